@@ -6,6 +6,18 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from inventory.models import FlashSale
+from orders.payments.models import Payment, WebhookEvent
+
+__all__ = [
+    "ENDED",
+    "LIVE",
+    "Order",
+    "OrderEvent",
+    "Payment",
+    "Rejection",
+    "Status",
+    "WebhookEvent",
+]
 
 
 class Status(models.IntegerChoices):
