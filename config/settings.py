@@ -16,12 +16,8 @@ VAR_DIR = embedded.var_dir()
 DEBUG = env.flag("DEBUG", False)
 ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", ["127.0.0.1", "localhost", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS")
-TRUSTED_PROXIES = env.integer(
-    "TRUSTED_PROXIES", 0, high=10
-)  # reverse proxies in front of us
-HTTPS = env.flag(
-    "HTTPS", False
-)  # the site is reached by https (directly, or through a proxy)
+TRUSTED_PROXIES = env.integer("TRUSTED_PROXIES", 0, high=10)  # reverse proxies in front of us
+HTTPS = env.flag("HTTPS", False)  # the site is reached by https (directly, or through a proxy)
 METRICS_TOKEN = env.text("METRICS_TOKEN")
 
 # --- back ends --------------------------------------------------------------------------------
@@ -29,9 +25,7 @@ _database = env.database("DATABASE_URL", f"sqlite:///{VAR_DIR / 'db.sqlite3'}")
 EMBEDDED_DATABASE = _database.get("ENGINE") == "django.db.backends.sqlite3"
 _up = embedded.running() if not env.is_set("REDIS_URL") else None
 # Empty = embedded, and no `up` is running: whoever needs Redis then gets a clear error.
-REDIS_URL = env.url(
-    "REDIS_URL", _up["redis_url"] if _up else "", ("redis", "rediss", "unix")
-)
+REDIS_URL = env.url("REDIS_URL", _up["redis_url"] if _up else "", ("redis", "rediss", "unix"))
 REDIS_PREFIX = env.text("REDIS_PREFIX", "seckill:")
 REDIS_PROTOCOL = int(env.choice("REDIS_PROTOCOL", "3", ("2", "3")))
 REDIS_TIMEOUT = env.seconds("REDIS_TIMEOUT", 1.0, high=2.5)  # one attempt of one call
@@ -39,13 +33,9 @@ BROKER_TIMEOUT = env.seconds("BROKER_TIMEOUT", 2.0, high=10)
 DATABASE_TIMEOUT = env.seconds("DATABASE_TIMEOUT", 2.5, high=60)
 
 # --- the sale ---------------------------------------------------------------------------------
-SOLD_OUT_CHANNEL = env.choice(
-    "SOLD_OUT_CHANNEL", "broadcast", ("broadcast", "zookeeper")
-)
+SOLD_OUT_CHANNEL = env.choice("SOLD_OUT_CHANNEL", "broadcast", ("broadcast", "zookeeper"))
 ZOOKEEPER_HOSTS = env.text("ZOOKEEPER_HOSTS")
-SOLD_OUT_TTL = env.seconds(
-    "SOLD_OUT_TTL", 2, high=60
-)  # a process trusts its own mark so long
+SOLD_OUT_TTL = env.seconds("SOLD_OUT_TTL", 2, high=60)  # a process trusts its own mark so long
 PAYMENT_WINDOW = env.seconds("PAYMENT_WINDOW", 15 * 60, low=1)
 SWEEP_INTERVAL = env.seconds("SWEEP_INTERVAL", 5, high=300)
 ADMIT_RETRY_AFTER = env.seconds("ADMIT_RETRY_AFTER", 10)
@@ -54,21 +44,15 @@ CAPTCHA = env.choice("CAPTCHA", "altcha", ("altcha", "off"))
 PURCHASE_RATE = env.rate("PURCHASE_RATE", "10/10s")  # purchases per buyer and sale
 PAYMENT_PROVIDERS = env.words("PAYMENT_PROVIDERS", ["sandbox"])
 CURRENCY = "CNY"
-WEB_THREADS = env.integer(
-    "WEB_THREADS", 8, low=1, high=256
-)  # threads of one web process
+WEB_THREADS = env.integer("WEB_THREADS", 8, low=1, high=256)  # threads of one web process
 
 if SOLD_OUT_CHANNEL == "zookeeper" and not ZOOKEEPER_HOSTS:
     env.problems.append("ZOOKEEPER_HOSTS: not set (SOLD_OUT_CHANNEL is zookeeper)")
 for _provider in set(PAYMENT_PROVIDERS) - {"sandbox", "alipay", "stripe"}:
-    env.problems.append(
-        f"PAYMENT_PROVIDERS: {_provider!r} is not one of sandbox, alipay, stripe"
-    )
+    env.problems.append(f"PAYMENT_PROVIDERS: {_provider!r} is not one of sandbox, alipay, stripe")
 for _name, _hosts in (("ALLOWED_HOSTS", ALLOWED_HOSTS),):
     if any("/" in host for host in _hosts):
-        env.problems.append(
-            f"{_name}: names hosts, not addresses with a scheme or path"
-        )
+        env.problems.append(f"{_name}: names hosts, not addresses with a scheme or path")
 for _origin in CSRF_TRUSTED_ORIGINS:
     if not _origin.startswith(("http://", "https://")):
         env.problems.append(f"CSRF_TRUSTED_ORIGINS: {_origin!r} has no scheme")
@@ -76,9 +60,7 @@ for _origin in CSRF_TRUSTED_ORIGINS:
 # --- secrets: generated for the embedded database only, which never leaves this machine -----------
 if EMBEDDED_DATABASE:
     SECRET_KEY = env.text("SECRET_KEY") or embedded.secret("secret_key")
-    PAYMENT_WEBHOOK_SECRET = env.text("PAYMENT_WEBHOOK_SECRET") or embedded.secret(
-        "webhook_secret"
-    )
+    PAYMENT_WEBHOOK_SECRET = env.text("PAYMENT_WEBHOOK_SECRET") or embedded.secret("webhook_secret")
 else:
     SECRET_KEY = env.required("SECRET_KEY", "needed with a database of your own")
     PAYMENT_WEBHOOK_SECRET = env.text("PAYMENT_WEBHOOK_SECRET")
@@ -296,9 +278,7 @@ CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_RESULT_ACCEPT_CONTENT = ["json"]
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
-CELERY_TASK_REJECT_ON_WORKER_LOST = (
-    False  # The journal brings it back, and counts attempts.
-)
+CELERY_TASK_REJECT_ON_WORKER_LOST = False  # The journal brings it back, and counts attempts.
 CELERY_TASK_DEFAULT_QUEUE = "orders"
 CELERY_TASK_CREATE_MISSING_QUEUES = True
 CELERY_TASK_TIME_LIMIT = 120

@@ -60,6 +60,8 @@ class FlashSale(models.Model):
     starts_at = models.DateTimeField(_("starts at"))
     ends_at = models.DateTimeField(_("ends at"))
     paused = models.BooleanField(_("paused"), default=False)
+    # Grows with every change of the settings above, so that an old one can't overwrite a newer one.
+    revision = models.PositiveIntegerField(default=0, editable=False)
     created_at = models.DateTimeField(_("created at"), auto_now_add=True)
 
     class Meta:
@@ -72,12 +74,8 @@ class FlashSale(models.Model):
                 condition=Q(allocated__gte=0, allocated__lte=F("quantity")),
                 name="sale_not_oversold",
             ),
-            models.CheckConstraint(
-                condition=Q(ends_at__gt=F("starts_at")), name="sale_window"
-            ),
-            models.CheckConstraint(
-                condition=Q(per_buyer__gte=1), name="sale_per_buyer"
-            ),
+            models.CheckConstraint(condition=Q(ends_at__gt=F("starts_at")), name="sale_window"),
+            models.CheckConstraint(condition=Q(per_buyer__gte=1), name="sale_per_buyer"),
             models.CheckConstraint(condition=Q(price_cents__gt=0), name="sale_price"),
             models.CheckConstraint(
                 condition=Q(list_price_cents__isnull=True)
@@ -126,17 +124,13 @@ class StockAdjustment(models.Model):
         verbose_name=_("actor"),
     )
     created_at = models.DateTimeField(_("created at"), auto_now_add=True)
-    gate_applied_at = models.DateTimeField(
-        _("applied to the gate at"), null=True, editable=False
-    )
+    gate_applied_at = models.DateTimeField(_("applied to the gate at"), null=True, editable=False)
 
     class Meta:
         verbose_name = _("stock adjustment")
         verbose_name_plural = _("stock adjustments")
         ordering = ("-created_at",)
-        constraints = [
-            models.CheckConstraint(condition=~Q(delta=0), name="adjustment_not_zero")
-        ]
+        constraints = [models.CheckConstraint(condition=~Q(delta=0), name="adjustment_not_zero")]
         indexes = [
             # Read by orders.repair.sweep_releases: adjustments that the gate doesn't know yet.
             models.Index(

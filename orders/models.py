@@ -81,9 +81,7 @@ class Order(models.Model):
     pay_before = models.DateTimeField(_("pay before"))
     closed_at = models.DateTimeField(_("closed at"), null=True, blank=True)
     paid_at = models.DateTimeField(_("paid at"), null=True, blank=True)
-    restocked = models.BooleanField(
-        _("units given back"), default=False, editable=False
-    )
+    restocked = models.BooleanField(_("units given back"), default=False, editable=False)
     # Outbox: the units are back in the database, but perhaps not yet in the gate.
     gate_released_at = models.DateTimeField(null=True, editable=False)
 
@@ -117,9 +115,7 @@ class Order(models.Model):
         ]
         indexes = [
             # Read by services.expire_orders: what is unpaid, in the order of its deadline.
-            models.Index(
-                fields=["pay_before"], name="order_unpaid_due", condition=Q(status=0)
-            ),
+            models.Index(fields=["pay_before"], name="order_unpaid_due", condition=Q(status=0)),
             # Read by repair.sweep_releases: units that the gate doesn't have back yet.
             models.Index(
                 fields=["sale"],
@@ -146,9 +142,7 @@ class OrderEvent(models.Model):
         REJECTED = "rejected", _("rejected")
         NOTE = "note", _("note")
 
-    order = models.ForeignKey(
-        Order, models.PROTECT, related_name="events", verbose_name=_("order")
-    )
+    order = models.ForeignKey(Order, models.PROTECT, related_name="events", verbose_name=_("order"))
     kind = models.CharField(_("event"), max_length=20, choices=Kind.choices)
     actor = models.CharField(_("actor"), max_length=150, blank=True)
     reason = models.CharField(_("reason"), max_length=200, blank=True)

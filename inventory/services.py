@@ -1,0 +1,183 @@
+"""Stock in the database, and a sale's settings. The gate follows; it is told after the commit."""
+
+import uuid
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from django.contrib.auth.models import AbstractBaseUser
+from django.db import transaction
+from django.db.models import F
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from inventory import gate
+from inventory.models import FlashSale, Product, StockAdjustment
+from inventory.signals import announce, sale_changed
+
+
+def create_sale(
+    *,
+    name: str,
+    price_cents: int,
+    quantity: int,
+    starts_at: datetime,
+    ends_at: datetime,
+    **rest: Any,
+) -> FlashSale:
+    """Make a sale, and its product if none has that name.
+
+    `rest`: list_price_cents, per_buyer, rebuy. Raises ValidationError, with a message per field.
+    """
+    with transaction.atomic():
+        product = Product.objects.filter(name=name).first() or Product(name=name)
+        product.full_clean()
+        product.save()
+        sale = FlashSale(
+            product=product,
+            price_cents=price_cents,
+            quantity=quantity,
+            starts_at=starts_at,
+            ends_at=ends_at,
+            **rest,
+        )
+        sale.full_clean()
+        sale.save()
+    return sale
+
+
+def sale_settings(sale: FlashSale) -> gate.SaleSettings:
+    return gate.SaleSettings(
+        starts_ms=_ms(sale.starts_at),
+        ends_ms=_ms(sale.ends_at),
+        per_buyer=sale.per_buyer,
+        paused=sale.paused,
+        rebuy=sale.rebuy,
+        revision=sale.revision,
+    )
+
+
+def _ms(at: datetime) -> int:
+    return round(at.timestamp() * 1000)
+
+
+def pause_sale(sale_id: int) -> bool:
+    return _change(sale_id, "paused", paused=True)
+
+
+def resume_sale(sale_id: int) -> bool:
+    return _change(sale_id, "opened", paused=False)
+
+
+def close_sale(sale_id: int) -> bool:
+    """End a running sale now; its orders live on. False if it hasn't begun or is over."""
+    now = timezone.now()
+    if not FlashSale.objects.filter(pk=sale_id, starts_at__lt=now, ends_at__gt=now).exists():
+        return False
+    return _change(sale_id, "closed", ends_at=now)
+
+
+def change_window(sale_id: int, *, starts_at: datetime, ends_at: datetime) -> bool:
+    return _change(sale_id, "changed", starts_at=starts_at, ends_at=ends_at)
+
+
+def _change(sale_id: int, kind: str, **columns: Any) -> bool:
+    with transaction.atomic():
+        changed = FlashSale.objects.filter(pk=sale_id).update(revision=F("revision") + 1, **columns)
+        if changed:
+            transaction.on_commit(partial(_tell_gate, sale_id, kind), robust=True)
+    return bool(changed)
+
+
+def _tell_gate(sale_id: int, kind: str) -> None:
+    """Lost if Redis is away; reconcile_sales says it again."""
+    configure_gate(sale_id)
+    sale_changed.send_robust(sender=None, sale_id=sale_id, kind=kind)
+
+
+def configure_gate(sale_id: int) -> bool:
+    """Tell the gate the settings as they are now."""
+    return gate.configure(sale_id, sale_settings(FlashSale.objects.get(pk=sale_id)))
+
+
+# --- units ----------------------------------------------------------------------------------------
+
+
+def allocate(sale_id: int, units: int) -> bool:
+    """Tie units to orders, if so many are left. The caller's transaction touches the sale last."""
+    fitting = FlashSale.objects.filter(pk=sale_id, allocated__lte=F("quantity") - units)
+    return bool(fitting.update(allocated=F("allocated") + units))
+
+
+def lock_available(sale_id: int) -> int:
+    """Units left, with the sale's row locked until the transaction ends."""
+    rows = FlashSale.objects.select_for_update(no_key=True)
+    return rows.only("quantity", "allocated").get(pk=sale_id).available
+
+
+def release(sale_id: int, units: int) -> None:
+    """Undo allocate(). The CHECK constraint refuses to give back more than was taken."""
+    FlashSale.objects.filter(pk=sale_id).update(allocated=F("allocated") - units)
+
+
+def adjust_stock(
+    sale_id: int, *, delta: int, reason: str, actor: AbstractBaseUser | None = None
+) -> int:
+    """Add units to a sale or take unsold ones out; returns the units really added or taken.
+
+    More goes to the database first, so that the gate never admits what isn't there. Less comes out of
+    the gate first, so that no admitted buyer loses a unit; what the database refuses goes back.
+    """
+    if delta > 0:
+        return _top_up(sale_id, delta, reason, actor)
+    return _withdraw(sale_id, delta, reason, actor) if delta else 0
+
+
+def _top_up(sale_id: int, delta: int, reason: str, actor: Any) -> int:
+    with transaction.atomic():
+        adjustment = _book(uuid.uuid4(), sale_id, delta, reason, actor)
+        transaction.on_commit(partial(apply_adjustment, adjustment), robust=True)
+    return delta
+
+
+def _book(
+    adjustment_id: uuid.UUID, sale_id: int, delta: int, reason: str, actor: Any
+) -> StockAdjustment:
+    fitting = FlashSale.objects.filter(pk=sale_id, quantity__gte=F("allocated") - delta)
+    if not fitting.update(quantity=F("quantity") + delta):
+        raise FlashSale.DoesNotExist(f"sale {sale_id} has no {-delta} unsold units")
+    after = FlashSale.objects.values_list("quantity", flat=True).get(pk=sale_id)
+    return StockAdjustment.objects.create(
+        id=adjustment_id,
+        sale_id=sale_id,
+        delta=delta,
+        quantity_after=after,
+        reason=reason,
+        actor=actor,
+    )
+
+
+def apply_adjustment(adjustment: StockAdjustment) -> bool:
+    """Tell the gate of a booked adjustment; False if it isn't primed yet (a sweep comes back)."""
+    level, _ = gate.adjust(adjustment.sale_id, str(adjustment.pk), adjustment.delta)
+    if level.stock is None:
+        return False
+    StockAdjustment.objects.filter(pk=adjustment.pk).update(gate_applied_at=Now())
+    announce(adjustment.sale_id, level=level)
+    return True
+
+
+def _withdraw(sale_id: int, delta: int, reason: str, actor: Any) -> int:
+    adjustment_id = uuid.uuid4()
+    level, moved = gate.adjust(sale_id, str(adjustment_id), delta)
+    if not moved:
+        return 0
+    try:
+        with transaction.atomic():
+            booked = _book(adjustment_id, sale_id, moved, reason, actor)
+            StockAdjustment.objects.filter(pk=booked.pk).update(gate_applied_at=Now())
+    except FlashSale.DoesNotExist:
+        gate.adjust(sale_id, f"{adjustment_id}:undo", -moved)
+        return 0
+    announce(sale_id, level=level)
+    return moved

@@ -1,0 +1,14 @@
+"""What other parts may want to know about stock, without this app knowing them."""
+
+from django.dispatch import Signal
+
+# A sale's gate stock reached 0 or left 0. Arguments: sale_id (int), level (gate.Level).
+stock_crossed = Signal()
+# A sale was opened, paused or closed by staff. Arguments: sale_id (int), kind (str, e.g. "paused").
+sale_changed = Signal()
+
+
+def announce(sale_id: int, *, level: object) -> None:
+    """Tell about a level if it crossed zero; a receiver that fails harms nobody."""
+    if getattr(level, "crossed", False):
+        stock_crossed.send_robust(sender=None, sale_id=sale_id, level=level)

@@ -1,0 +1,70 @@
+"""Sold-out marks: what this process believes of each sale, so that it can refuse without asking Redis.
+
+A mark may only refuse, never admit, and only for SOLD_OUT_TTL; then one request asks the gate while
+the others are still refused. A mark of an older epoch never replaces a newer one, so a "sold out"
+that arrives late can't stick after stock came back.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from django.conf import settings
+
+# While one request asks the gate, the others are refused at most so much longer, in seconds.
+PROBE_GRACE = 0.25
+
+
+@dataclass(slots=True)
+class Mark:
+    epoch: int
+    sold_out: bool
+    seen_at: float
+    probed_at: float = 0.0
+
+
+class Marks:
+    """The marks of one process. All methods may be called from any thread."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._marks: dict[int, Mark] = {}
+        self._lock = threading.Lock()
+        self._clock = clock
+
+    def refuses(self, sale_id: int) -> bool:
+        """May a buyer be told "sold out" without asking the gate?"""
+        mark = self._marks.get(sale_id)
+        if mark is None or not mark.sold_out:
+            return False
+        now = self._clock()
+        if now - mark.seen_at < settings.SOLD_OUT_TTL:
+            return True
+        with self._lock:
+            if now - mark.probed_at > PROBE_GRACE:
+                mark.probed_at = now
+                return False
+        return now - mark.seen_at < settings.SOLD_OUT_TTL + PROBE_GRACE
+
+    def observe(self, sale_id: int, *, epoch: int, sold_out: bool, seen_at: float) -> bool:
+        """Note what the gate or an event said; False if something newer is known already.
+
+        `seen_at`: the clock *before* the gate was asked, so that a slow answer isn't trusted longer.
+        """
+        with self._lock:
+            mark = self._marks.get(sale_id)
+            if mark is not None and epoch < mark.epoch:
+                return False
+            self._marks[sale_id] = Mark(epoch, sold_out, seen_at)
+            return True
+
+    def forget(self) -> None:
+        """Drop all marks: nothing is known, so the gate is asked."""
+        with self._lock:
+            self._marks.clear()
+
+    def believed(self) -> dict[int, bool]:
+        return {sale_id: mark.sold_out for sale_id, mark in list(self._marks.items())}
+
+
+marks = Marks()

@@ -1,0 +1,29 @@
+"""What happens here when stock or a sale changes: viewers of the sale are told."""
+
+from typing import Any
+
+from django.dispatch import receiver
+
+from inventory.gate import Level
+from inventory.signals import sale_changed, stock_crossed
+from orders import notifications
+
+_KINDS: dict[str, notifications.SaleFrameType] = {
+    "paused": "sale.paused",
+    "opened": "sale.opened",
+    "closed": "sale.closed",
+}
+
+
+@receiver(stock_crossed)
+def tell_stock(sale_id: int, level: Level, **_kwargs: Any) -> None:
+    kind: notifications.SaleFrameType = "sale.sold_out" if level.sold_out else "sale.back_in_stock"
+    frame = notifications.sale_changed(sale_id, kind, event=level.epoch)
+    notifications.push([(notifications.sale_group(sale_id), frame)])
+
+
+@receiver(sale_changed)
+def tell_change(sale_id: int, kind: str, **_kwargs: Any) -> None:
+    if kind in _KINDS:
+        frame = notifications.sale_changed(sale_id, _KINDS[kind])
+        notifications.push([(notifications.sale_group(sale_id), frame)])
