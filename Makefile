@@ -1,0 +1,56 @@
+# `make run` and `make test` need Python 3.11 and make, nothing else.
+
+# The first of these that is Python 3.11. Recursive on purpose: only looked for when it is needed.
+PYTHON = $(shell for python in .venv/bin/python python3.11 python3 python; do \
+	"$$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null \
+	&& { command -v "$$python"; break; }; done)
+BOOTSTRAP = python="$(PYTHON)"; [ -n "$$python" ] || \
+	{ echo "Python 3.11 not found: install it, or put it on PATH" >&2; exit 1; }; \
+	"$$python" scripts/venv.py
+BIN = .venv/bin
+# More workers than cores only make the tests wait for each other.
+TEST_WORKERS ?= 2
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help run test e2e check format bench rehearse install venv lock services clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z0-9]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+venv:
+	@$(BOOTSTRAP) run
+
+install: ## make .venv with all that development needs
+	@$(BOOTSTRAP) dev
+
+# PORT, WEB_SERVER, WEB_WORKERS and WORKERS reach it from the environment or from make's command line.
+run: venv ## start the shop, with a demo sale, on http://127.0.0.1:8000
+	@exec $(BIN)/python manage.py up
+
+test: install ## run the whole suite (ARGS="-k gate")
+	@exec $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup $(ARGS)
+
+e2e: install ## run the tests that drive a browser
+	@exec $(BIN)/python -m pytest -m browser $(ARGS)
+
+check: install ## format, lint, import contracts, types, migrations, system checks
+	@exec $(BIN)/python scripts/check.py
+
+format: install ## put the code into its form
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+bench: install ## measure the hot path on this machine
+	@exec $(BIN)/python -m tests.bench $(ARGS)
+
+rehearse: venv ## run a synthetic sale against a running `make run`
+	@exec $(BIN)/python manage.py rehearse $(ARGS)
+
+lock: install ## write requirements.txt and requirements/dev.txt anew
+	@exec $(BIN)/python scripts/lock.py $(ARGS)
+
+services: ## install what the tests can use (Debian, as root)
+	@exec sh scripts/services.sh
+
+clean: ## remove what make and the tests made; var/ (the embedded shop's data) stays
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis htmlcov .coverage

@@ -1,0 +1,1 @@
+"""Prepares the environment that the settings read, before Django is set up."""
