@@ -84,6 +84,8 @@ INSTALLED_APPS = [
     "seckill",
 ]
 MIDDLEWARE = [
+    "seckill.middleware.RequestIdMiddleware",
+    "seckill.middleware.ProblemMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -169,6 +171,7 @@ SESSION_COOKIE_AGE = int(timedelta(days=14).total_seconds())
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = LANGUAGE_COOKIE_SECURE = HTTPS
 SESSION_COOKIE_HTTPONLY = True
+CSRF_FAILURE_VIEW = "seckill.errors.csrf_failure"
 
 CHANNEL_LAYERS = {
     "default": {

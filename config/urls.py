@@ -1,8 +1,13 @@
 """Every address that Django answers; the hot endpoints are in seckill.lane."""
 
 from django.contrib import admin
-from django.urls import URLPattern, URLResolver, path
+from django.urls import URLPattern, URLResolver, include, path
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("admin/", admin.site.urls),
+    path("", include("seckill.urls")),
 ]
+handler400 = "seckill.errors.bad_request"
+handler403 = "seckill.errors.forbidden"
+handler404 = "seckill.errors.not_found"
+handler500 = "seckill.errors.server_error"

@@ -33,6 +33,11 @@ def staging(sale_id: int, nonce: str) -> str:
     return of_sale(sale_id, f"staging:{nonce}")
 
 
+def probe() -> str:
+    """What a readiness check writes."""
+    return f"{settings.REDIS_PREFIX}probe"
+
+
 def captcha(name: str) -> str:
     """A solved challenge that was used."""
     return f"{settings.REDIS_PREFIX}captcha:{name}"

@@ -104,7 +104,7 @@ def purchase_failed(
 
 
 def order_changed(order: Order) -> Frame:
-    """`order.paid`, `order.expired`, `order.canceled` or `order.refunded`, by the order's status."""
+    """`order.paid`, `.expired`, `.canceled` or `.refunded`, by the order's status."""
     at = (order.paid_at if order.status == Status.PAID else order.closed_at) or timezone.now()
     data = {
         "order_id": str(order.pk),
@@ -115,7 +115,7 @@ def order_changed(order: Order) -> Frame:
 
 
 def sale_changed(sale_id: int, kind: SaleFrameType, *, event: object = None) -> Frame:
-    """`event` names this change (e.g. the gate's epoch), so that telling it twice is seen as once."""
+    """`event` names the change (e.g. the gate's epoch), so that telling it twice counts once."""
     name = uuid.uuid4().hex if event is None else event
     return frame(kind, event=f"{sale_id}:{name}", at=timezone.now(), data={"sale_id": sale_id})
 

@@ -1,4 +1,4 @@
-"""Errors as `application/problem+json` (RFC 9457), by a stable code; pure, so the lane uses it too."""
+"""Errors as `application/problem+json` (RFC 9457), by a stable code; the lane uses it too."""
 
 from http import HTTPStatus
 from typing import Any, NamedTuple

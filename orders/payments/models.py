@@ -36,7 +36,9 @@ class Payment(models.Model):
         constraints = [
             # Two tabs share one payment, so that a buyer can't pay twice by accident.
             models.UniqueConstraint(
-                fields=["order"], condition=Q(status=0), name="one_active_payment_per_order"
+                fields=["order"],
+                condition=Q(status=0),
+                name="one_active_payment_per_order",
             ),
             models.CheckConstraint(condition=Q(status__lte=2), name="payment_status"),
         ]
@@ -79,7 +81,9 @@ class WebhookEvent(models.Model):
         indexes = [
             # Read by staff: what needs a person.
             models.Index(
-                fields=["received_at"], name="webhook_parked", condition=Q(outcome="parked")
+                fields=["received_at"],
+                name="webhook_parked",
+                condition=Q(outcome="parked"),
             )
         ]
 

@@ -48,7 +48,14 @@ class Sandbox:
         if not 0 < len(read.event_id) <= 100 or len(read.type) > 100 or "\0" in body.decode():
             raise MalformedEvent("event_id has 1 to 100 characters, type at most 100")
         cents = _cents(read.amount)
-        return Event(read.event_id, read.type, read.payment_id, read.order_id, cents, read.currency)
+        return Event(
+            read.event_id,
+            read.type,
+            read.payment_id,
+            read.order_id,
+            cents,
+            read.currency,
+        )
 
 
 def sign(body: bytes, *, at: float | None = None) -> str:

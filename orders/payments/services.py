@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
@@ -36,12 +37,13 @@ class Applied(NamedTuple):
     payment: Payment | None = None
 
 
-def start_payment(order_id: uuid.UUID, *, user_id: int, provider: str) -> tuple[Payment, str]:
+def start_payment(order_id: uuid.UUID, *, user_id: int, provider: str = "") -> tuple[Payment, str]:
     """The order's active payment (made if there is none) and where to pay it.
 
-    The deadline stays as it is. Raises Order.DoesNotExist (also for another buyer's order),
-    OrderNotPayable, UnknownProvider.
+    Without a provider it is the first that we take. The deadline stays as it is. Raises
+    Order.DoesNotExist (also for another buyer's order), OrderNotPayable, UnknownProvider.
     """
+    provider = provider or settings.PAYMENT_PROVIDERS[0]
     taker = providers.get(provider)
     order = Order.objects.exclude(status=Status.REJECTED).get(pk=order_id, user_id=user_id)
     if order.status != Status.UNPAID or order.pay_before <= timezone.now():

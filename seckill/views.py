@@ -1,0 +1,229 @@
+"""The pages. Each turns a request into one call of a service and shows its answer.
+
+List and detail are the same for everybody, so that the lane may keep them for a second: they read
+neither session nor user, and write a marker where each visitor's CSRF token belongs.
+"""
+
+import time
+import uuid
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET, require_POST, require_safe
+
+from inventory.gate import Admission
+from inventory.models import FlashSale
+from orders import services as orders
+from orders.models import Order, Payment, Status
+from orders.payments import services as payments
+from seckill import catalog, mine, problems, services
+from seckill.forms import BuyForm
+from seckill.microcache import CSRF_MARKER
+
+PUBLIC = "public, max-age=1"
+STILL_LOOKING = 30  # seconds in which a purchase that nobody knows yet may still turn up
+
+P = ParamSpec("P")
+View = Callable[Concatenate[HttpRequest, P], HttpResponse]
+
+# How an admission that is none is called outside.
+REFUSALS = {
+    Admission.NOT_PRIMED: "unavailable",
+    Admission.PAUSED: "paused",
+    Admission.NOT_OPEN: "not_open",
+    Admission.CLOSED: "closed",
+    Admission.QUANTITY: "quantity_invalid",
+    Admission.SOLD_OUT: "sold_out",
+    Admission.REBUY: "rebuy_not_allowed",
+    Admission.THROTTLED: "rate_limited",
+}
+
+
+def public(view: View[P]) -> View[P]:
+    @require_safe
+    @wraps(view)
+    def inner(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        response = view(request, *args, **kwargs)
+        response["Cache-Control"] = PUBLIC
+        return response
+
+    return inner
+
+
+def personal(view: View[P]) -> View[P]:
+    return never_cache(login_required(view))
+
+
+def _show(request: HttpRequest, template: str, **context: Any) -> HttpResponse:
+    return render(request, f"seckill/{template}.html", context)
+
+
+def _show_to_all(request: HttpRequest, template: str, **context: Any) -> HttpResponse:
+    return _show(request, template, csrf_token=CSRF_MARKER, now=timezone.now(), **context)
+
+
+@public
+def sale_list(request: HttpRequest) -> HttpResponse:
+    return _show_to_all(request, "sale_list", offers=catalog.offers())
+
+
+@public
+def sale_detail(request: HttpRequest, sale_id: int) -> HttpResponse:
+    shown = catalog.offer(sale_id)
+    if shown is None:
+        raise Http404
+    return _show_to_all(request, "sale_detail", offer=shown, sale=shown.sale)
+
+
+@public
+def problem_page(request: HttpRequest, code: str) -> HttpResponse:
+    if code not in problems.CODES:
+        raise Http404
+    return _show_to_all(request, "problem", code=code, kind=problems.CODES[code])
+
+
+@never_cache
+def buy(request: HttpRequest, sale_id: int) -> HttpResponse:
+    """The form's way to buy: the same gate and the same message as the lane's, for one buyer."""
+    if request.method != "POST" or not request.user.is_authenticated:
+        here = f"/sales/{sale_id}/"
+        return redirect(here if request.user.is_authenticated else f"/login/?next={here}")
+    units = BuyForm(request.POST).units()
+    if units is None:
+        return refused(request, "quantity_invalid", sale_id=sale_id)
+    try:
+        tried = services.purchase(sale_id=sale_id, user_id=request.user.pk, quantity=units)
+    except FlashSale.DoesNotExist:
+        raise Http404 from None
+    return _after_trying(request, sale_id, tried)
+
+
+def _after_trying(request: HttpRequest, sale_id: int, tried: services.Purchase) -> HttpResponse:
+    code = REFUSALS.get(tried.admission)
+    if code:
+        return refused(request, code, sale_id=sale_id, retry_after=tried.retry_after)
+    if tried.admission is Admission.ORDERED:
+        return redirect("order", order_id=tried.purchase_id)
+    return redirect("purchase", sale_id=sale_id, purchase_id=tried.purchase_id)
+
+
+def refused(
+    request: HttpRequest,
+    code: str,
+    *,
+    sale_id: int | None = None,
+    retry_after: float | None = None,
+) -> HttpResponse:
+    """A page that says in plain words why not, and what to do now."""
+    built = problems.problem(code, retry_after=retry_after)
+    context = {
+        "kind": problems.CODES[code],
+        "sale_id": sale_id,
+        "wait": built.headers.get("Retry-After"),
+    }
+    response = render(request, "seckill/refused.html", context, status=built.status)
+    response.headers |= {k: v for k, v in built.headers.items() if k != "Content-Type"}
+    return response
+
+
+@personal
+@require_GET
+def purchase(request: HttpRequest, sale_id: int, purchase_id: uuid.UUID) -> HttpResponse:
+    """The queue page: waits, and ends at the order or at the reason why there is none."""
+    found = services.outcome(sale_id=sale_id, purchase_id=purchase_id, user_id=_user_id(request))
+    if found is None and not _may_turn_up(purchase_id):
+        raise Http404
+    if found is None or found.status == "queued":
+        return _show(request, "purchase", sale_id=sale_id, purchase_id=purchase_id)
+    if found.order is not None:
+        return redirect("order", order_id=found.order.pk)
+    kind = problems.CODES.get(found.code or "", problems.CODES["failed"])
+    return _show(request, "purchase_failed", kind=kind, sale_id=sale_id)
+
+
+def _may_turn_up(purchase_id: uuid.UUID) -> bool:
+    """Whether an unknown purchase id was made a moment ago (a UUIDv7 begins with its time)."""
+    age = time.time() - (purchase_id.int >> 80) / 1000
+    return purchase_id.version == 7 and -STILL_LOOKING < age < STILL_LOOKING
+
+
+def _user_id(request: HttpRequest) -> int:
+    assert request.user.pk is not None
+    return int(request.user.pk)
+
+
+@personal
+@require_GET
+def order_list(request: HttpRequest) -> HttpResponse:
+    try:
+        page = mine.orders(user_id=_user_id(request), cursor=request.GET.get("cursor", ""))
+    except ValueError:
+        raise Http404 from None
+    return _show(request, "order_list", page=page)
+
+
+def _own_order(request: HttpRequest, order_id: uuid.UUID) -> Order:
+    found = mine.own_order(order_id, user_id=_user_id(request))
+    if found is None:
+        raise Http404
+    return found
+
+
+@personal
+@require_GET
+def order(request: HttpRequest, order_id: uuid.UUID) -> HttpResponse:
+    own = _own_order(request, order_id)
+    now = timezone.now()
+    return _show(
+        request,
+        "order",
+        order=own,
+        events=own.events.all(),
+        now=now,
+        unpaid=own.status == Status.UNPAID,
+        payable=own.status == Status.UNPAID and own.pay_before > now,
+    )
+
+
+@personal
+@require_POST
+def pay(request: HttpRequest, order_id: uuid.UUID) -> HttpResponse:
+    try:
+        _, url = payments.start_payment(order_id, user_id=_user_id(request))
+    except Order.DoesNotExist:
+        raise Http404 from None
+    except payments.OrderNotPayable:
+        return refused(request, "order_not_payable")
+    return redirect(url)
+
+
+@personal
+@require_POST
+def cancel(request: HttpRequest, order_id: uuid.UUID) -> HttpResponse:
+    own = _own_order(request, order_id)
+    if not orders.cancel_order(own.pk, actor=request.user.get_username()):
+        return refused(request, "order_not_cancelable")
+    return redirect("order", order_id=order_id)
+
+
+@personal
+def cashier(request: HttpRequest, payment_id: uuid.UUID) -> HttpResponse:
+    """The sandbox provider's page. Its buttons make the provider send what a real one would."""
+    payment = (
+        Payment.objects.select_related("order")
+        .filter(pk=payment_id, provider="sandbox", order__user=_user_id(request))
+        .first()
+    )
+    if payment is None:
+        raise Http404
+    if request.method == "POST":
+        kind = "succeeded" if request.POST.get("result") == "pay" else "failed"
+        payments.sandbox_pays(payment, f"payment.{kind}")
+        return redirect("order", order_id=payment.order_id)
+    return _show(request, "cashier", payment=payment, order=payment.order)
