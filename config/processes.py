@@ -97,7 +97,9 @@ def beat() -> list[str]:
 
 
 def _celery(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "celery", "-q", "-A", "config", *arguments]
+    # Celery's warning about the superuser is meant for servers; here it only hides other lines.
+    quiet = "ignore:You're running the worker with superuser privileges"
+    return [sys.executable, "-W", quiet, "-m", "celery", "-q", "-A", "config", *arguments]
 
 
 def in_words(url: str) -> str:

@@ -53,6 +53,7 @@ class Child:
     last: bool = False
     once: bool = False  # a step of the preparation: not started again
     fds: tuple[int, ...] = ()
+    log: str = "its last lines are above"  # where to look when it doesn't run
     colour: str = ""
     process: "subprocess.Popen[bytes] | None" = None
     reader: threading.Thread | None = None
@@ -105,7 +106,8 @@ class Supervisor:
 
     def _read(self, child: Child, stream: IO[bytes]) -> None:
         for line in iter(stream.readline, b""):
-            self.say(line.decode(errors="replace"), name=child.name, colour=child.colour)
+            if text := line.decode(errors="replace").rstrip():
+                self.say(text, name=child.name, colour=child.colour)
         stream.close()
 
     # --- starting -----------------------------------------------------------------------------
@@ -182,7 +184,9 @@ class Supervisor:
             child.failures = 0
         child.failures += 1
         if self.patience is not None and child.failures >= self.patience:
-            raise Ended(f"{child.name} ended {child.failures} times ({_in_words(code)})")
+            raise Ended(
+                f"{child.name} ended {child.failures} times ({_in_words(code)}): {child.log}"
+            )
         pause = min(LONGEST_PAUSE, 2.0 ** (child.failures - 1) / 2)
         child.restart_at = time.monotonic() + pause
         self.say(f"{child.name} ended ({_in_words(code)}), starting it again in {pause:g} s")

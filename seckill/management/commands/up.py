@@ -57,7 +57,7 @@ class Command(BaseCommand):
             except Stopped:
                 pass
             except Ended as error:
-                raise Failed(f"{error}. Its last lines are above.") from error
+                raise Failed(str(error)) from error
             finally:
                 supervisor.stop()
                 embedded.state_file().unlink(missing_ok=True)
@@ -111,9 +111,10 @@ class _Shop:
 
     def _start_redis(self) -> str:
         server = embedded_redis.prepare()
-        self.supervisor.start(Child("redis", server.command, last=True))
+        log = f"see {server.config.with_name(embedded_redis.LOG)}"
+        self.supervisor.start(Child("redis", server.command, last=True, log=log))
         if not self.supervisor.wait_until(server.answers, REDIS_WITHIN):
-            raise Failed(f"The embedded Redis didn't answer within {REDIS_WITHIN:g} s.")
+            raise Failed(f"The embedded Redis didn't answer within {REDIS_WITHIN:g} s: {log}")
         return server.url
 
     def _step(self, name: str, *arguments: str, stdout: Any = None) -> None:
