@@ -45,7 +45,10 @@ logger = logging.getLogger("django.request")
 
 
 class StreamBroken(Exception):
-    """The answer broke off after its head; only a closed connection tells the client."""
+    """The answer broke off after its head; only a closed connection tells the client.
+
+    Never let it reach the server: an error after the head ends daphne's housekeeping for good.
+    """
 
 
 class Head(NamedTuple):
@@ -63,9 +66,7 @@ class Handler(WSGIHandler):
         set_script_prefix(get_script_name(environ))
         signals.request_started.send(sender=self.__class__, environ=environ)
         response = self.get_response(WSGIRequest(environ))
-        vars(response)["_handler_class"] = (
-            self.__class__
-        )  # The sender of request_finished.
+        vars(response)["_handler_class"] = self.__class__  # The sender of request_finished.
         return response
 
 
@@ -79,15 +80,14 @@ class Exchange(Job):
         # The loop asks for each chunk of a stream with a future; None: nobody listens any more.
         self._asked: SimpleQueue[asyncio.Future[bytes | None] | None] = SimpleQueue()
         self._chunk: asyncio.Future[bytes | None] | None = None
+        self._interrupted: Exception | None = None
 
     # In the thread.
 
     def work(self) -> None:
         try:
             response = self._load().respond(self._environ)
-        except (
-            BaseException
-        ):  # Django itself failed, or SystemExit: as a WSGI server, a bare 500.
+        except BaseException:  # Django itself failed, or SystemExit: as a WSGI server, a bare 500.
             logger.exception("No response to %s", self._environ["PATH_INFO"])
             self.settle(_failed())
             signals.request_finished.send(sender=Handler)
@@ -133,12 +133,15 @@ class Exchange(Job):
 
     async def next_chunk(self) -> bytes | None:
         """The next piece of the stream, None at its end; raises StreamBroken, ClientGone."""
+        if self._interrupted is not None:
+            raise self._interrupted  # It came while the loop was busy with the last chunk.
         self._chunk = self.loop.create_future()
         self._asked.put(self._chunk)
         return await self._chunk
 
     def interrupt(self, error: Exception) -> None:
-        """End the wait for the head or for a chunk."""
+        """End the wait for the head or for a chunk, now or when it begins."""
+        self._interrupted = error
         for future in (self.outcome, self._chunk):
             if future is not None:
                 settle(future, error)
@@ -154,9 +157,7 @@ class Watch:
     Most answers come before the first look, so they don't pay for a task that listens.
     """
 
-    def __init__(
-        self, exchange: Exchange, receive: Receive, *, deadline: float
-    ) -> None:
+    def __init__(self, exchange: Exchange, receive: Receive, *, deadline: float) -> None:
         self._exchange, self._receive = exchange, receive
         self._task: asyncio.Task[None] | None = None
         self.expired = False
@@ -257,6 +258,8 @@ class PooledDjango:
             await self._serve(exchange, receive, send)
         except Refusal as refusal:
             await _refuse(refusal, scope, send)
+        except StreamBroken:
+            _hang_up(send)
         except ClientGone:
             pass
 
@@ -275,9 +278,7 @@ class PooledDjango:
             if self._threads.drop(exchange, overdue=watch.expired):
                 exchange.close_body()
 
-    async def run(
-        self, func: Callable[..., T], *args: Any, deadline: float | None = None
-    ) -> T:
+    async def run(self, func: Callable[..., T], *args: Any, deadline: float | None = None) -> T:
         """The function's result, from a pool thread with usable database connections.
 
         Raises TimeoutError after `deadline` seconds (None: the pool's own) or if no thread can
@@ -324,9 +325,7 @@ def _chunks(response: Any) -> Iterator[bytes]:
     yield from filter(None, response)
 
 
-async def _send_answer(
-    head: Head, exchange: Exchange, watch: Watch, send: Send
-) -> None:
+async def _send_answer(head: Head, exchange: Exchange, watch: Watch, send: Send) -> None:
     start = {"type": "http.response.start", "status": head.status}
     try:
         await send({**start, "headers": head.headers})
@@ -334,22 +333,29 @@ async def _send_answer(
             await send({"type": "http.response.body", "body": head.body})
             return
         watch.listen()
-        while (chunk := await exchange.next_chunk()) is not None:
-            # A client that stops reading may not keep the thread for ever.
-            await _send_chunk(chunk, send)
-        await send({"type": "http.response.body", "body": b""})
+        await _send_stream(exchange, send)
     except OSError as error:  # What a server raises when the connection is gone.
         raise ClientGone from error
 
 
-async def _send_chunk(chunk: bytes, send: Send) -> None:
-    message = {"type": "http.response.body", "body": chunk, "more_body": True}
-    try:
-        async with asyncio.timeout(STALL):
-            await send(message)
-    except TimeoutError as error:
-        # A client that stops reading may not keep the thread for ever.
-        raise StreamBroken(f"no chunk taken for {STALL:g} seconds") from error
+async def _send_stream(exchange: Exchange, send: Send) -> None:
+    message: dict[str, Any] = {"type": "http.response.body", "more_body": True}
+    while (chunk := await exchange.next_chunk()) is not None:
+        try:
+            # A client that stops reading may not keep the thread for ever.
+            async with asyncio.timeout(STALL):
+                await send({**message, "body": chunk})
+        except TimeoutError as error:
+            raise StreamBroken(f"no chunk taken for {STALL:g} seconds") from error
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _hang_up(send: Send) -> None:
+    """Close the connection under daphne; other servers do it when an answer stays unfinished."""
+    protocol = next(iter(getattr(send, "args", ())), None)
+    channel = getattr(protocol, "channel", None)
+    if channel is not None:
+        channel.loseConnection()
 
 
 async def _refuse(refusal: Refusal, scope: Scope, send: Send) -> None:

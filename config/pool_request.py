@@ -54,16 +54,15 @@ def _declared_length(scope: Scope) -> int | None:
     values = [value for name, value in scope["headers"] if name == b"content-length"]
     chunked = any(name == b"transfer-encoding" for name, _ in scope["headers"])
     if not values:
-        # In HTTP/1 a request has no body unless a header announces one.
-        return None if chunked or scope.get("http_version", "2")[:1] != "1" else 0
+        # In HTTP/1 a header announces the body; for other methods one look costs little.
+        bare = scope["method"] in ("GET", "HEAD") and not chunked
+        return 0 if bare and scope.get("http_version", "2")[:1] == "1" else None
     if len(set(values)) > 1 or chunked or not values[0].isdigit():
         raise _malformed("Content-Length is wrong or contradicts another header.")
     return int(values[0]) if len(values[0]) < 19 else sys.maxsize
 
 
-async def _collect(
-    receive: Receive, *, declared: int | None, limit: int
-) -> tuple[IO[bytes], int]:
+async def _collect(receive: Receive, *, declared: int | None, limit: int) -> tuple[IO[bytes], int]:
     file: IO[bytes] = BytesIO()
     try:
         length, more = 0, True

@@ -90,9 +90,7 @@ class Threads:
     def _start_thread(self) -> None:
         # A daemon: a view that hangs must not keep the process from ending.
         name = f"django-{len(self._threads)}"
-        thread = threading.Thread(
-            target=self._run, name=name, args=(self._queue,), daemon=True
-        )
+        thread = threading.Thread(target=self._run, name=name, args=(self._queue,), daemon=True)
         self._threads.append(thread)
         thread.start()
 
@@ -112,9 +110,7 @@ class Threads:
             if self._begin(job):
                 try:
                     job.work()
-                except (
-                    BaseException
-                ) as error:  # Even SystemExit may not cost the pool a thread.
+                except BaseException as error:  # Even SystemExit may not cost the pool a thread.
                     logger.exception("Unhandled error in a pool thread")
                     job.settle(RuntimeError(f"{type(error).__name__} in a pool thread"))
                 self._end(job)
