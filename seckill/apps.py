@@ -1,3 +1,5 @@
+from importlib import import_module
+
 from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
@@ -5,3 +7,6 @@ from django.utils.translation import gettext_lazy as _
 class SeckillConfig(AppConfig):
     name = "seckill"
     verbose_name = _("Storefront")
+
+    def ready(self) -> None:
+        import_module("seckill.presence").connect_signals()

@@ -128,7 +128,8 @@ def refused(
         "wait": built.headers.get("Retry-After"),
     }
     response = render(request, "seckill/refused.html", context, status=built.status)
-    response.headers |= {k: v for k, v in built.headers.items() if k != "Content-Type"}
+    for name in built.headers.keys() - {"Content-Type"}:
+        response[name] = built.headers[name]
     return response
 
 

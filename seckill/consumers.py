@@ -1,0 +1,221 @@
+"""Websockets: they forward frames, and say at the start how things stand. They decide nothing.
+
+A client may send `{"type": "ping"}` and nothing else. Whatever it sends, it gets a frame or a close
+code, never an error of ours.
+"""
+
+import asyncio
+import contextlib
+import json
+import random
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any, ClassVar, TypeVar
+
+from channels.consumer import AsyncConsumer
+from channels.db import database_sync_to_async
+from channels.exceptions import StopConsumer
+from django.db import DatabaseError
+from django.db.models import Q
+from django.utils import timezone
+from redis.exceptions import RedisError
+
+from orders import notifications
+from orders.models import LIVE, Order, Status
+from orders.notifications import Frame
+from seckill import catalog, presence
+from seckill.sessions import session_user
+
+T = TypeVar("T")
+
+SIGN_IN, BAD_MESSAGE, NOT_FOUND, TOO_FAST = 4401, 4400, 4404, 4429
+
+LONGEST = 4096  # characters of a message
+BAD_MESSAGES = 3  # this many close the socket
+RATE, RATE_WINDOW = 10, 10.0  # messages per seconds
+RECHECK = 20.0  # seconds between two looks at a session that nobody told us about
+LIVE_SHOWN = timedelta(days=1)
+REJECTED_SHOWN = timedelta(minutes=15)
+SNAPSHOT_MOST = 50
+BACKEND_DEADLINE = 2.5  # seconds for one question to the database
+
+_AWAY = (RedisError, DatabaseError, OSError)  # TimeoutError is an OSError.
+
+
+async def _read(function: Callable[..., T], *args: Any) -> T:
+    """Call what blocks in a thread of its own: one slow answer stops no other socket."""
+    call = database_sync_to_async(function, thread_sensitive=False)
+    async with asyncio.timeout(BACKEND_DEADLINE):
+        result: T = await call(*args)
+        return result
+
+
+class Socket(AsyncConsumer):  # type: ignore[misc]
+    """What both sockets share: limits on what comes in, frames going out."""
+
+    groups: list[str]
+    closed = False
+
+    def __init__(self) -> None:
+        self.groups = []
+        self.came: deque[float] = deque(maxlen=RATE + 1)
+        self.bad = 0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self.left()
+
+    async def left(self) -> None:
+        """The layer keeps members for ever unless they are taken out."""
+        for group in self.groups:
+            with contextlib.suppress(RedisError, OSError):
+                await self.channel_layer.group_discard(group, self.channel_name)
+
+    async def join(self, group: str) -> None:
+        self.groups.append(group)
+        await self.channel_layer.group_add(group, self.channel_name)
+
+    async def websocket_connect(self, message: Mapping[str, Any]) -> None:
+        await self.send({"type": "websocket.accept"})
+        await self.opened()
+
+    async def opened(self) -> None:
+        """Join the group first, then tell the present state, so that nothing is missed."""
+
+    async def websocket_disconnect(self, message: Mapping[str, Any]) -> None:
+        raise StopConsumer
+
+    async def websocket_receive(self, message: Mapping[str, Any]) -> None:
+        if self.closed:
+            return
+        now = time.monotonic()
+        self.came.append(now)
+        if len(self.came) > RATE and now - self.came[0] < RATE_WINDOW:
+            await self.close(TOO_FAST)
+        else:
+            await self.heard(message.get("text"))
+
+    async def heard(self, text: str | None) -> None:
+        if text is None or len(text) > LONGEST:
+            await self.complain("bad_message", "Send short JSON text.")
+            return
+        try:
+            said = json.loads(text)
+        except (ValueError, RecursionError):
+            await self.complain("bad_message", "This is not JSON.")
+            return
+        if isinstance(said, dict) and said.get("type") == "ping":
+            await self.tell("pong", {})
+        else:
+            await self.complain("unknown_type", 'Only {"type": "ping"} is understood here.')
+
+    async def complain(self, code: str, message: str) -> None:
+        self.bad += 1
+        await self.tell("error", {"code": code, "message": message})
+        if self.bad >= BAD_MESSAGES:
+            await self.close(BAD_MESSAGE)
+
+    async def tell(self, kind: str, data: Mapping[str, Any]) -> None:
+        event = uuid.uuid4().hex
+        await self.forward(notifications.frame(kind, event=event, at=timezone.now(), data=data))
+
+    async def forward(self, sent: Frame) -> None:
+        if not self.closed:
+            await self.send({"type": "websocket.send", "text": json.dumps(sent)})
+
+    async def close(self, code: int) -> None:
+        if not self.closed:
+            self.closed = True
+            await self.send({"type": "websocket.close", "code": code})
+
+    async def frame(self, event: Mapping[str, Any]) -> None:
+        """From the channel layer: what orders.notifications pushed."""
+        await self.forward(event["frame"])
+
+
+class Me(Socket):
+    """A buyer's own results. Ends when the session does."""
+
+    recheck_every: ClassVar[float] = RECHECK
+    user_id: int | None = None
+    watch: "asyncio.Task[None] | None" = None
+
+    async def opened(self) -> None:
+        self.user_id = await self.signed_in()
+        if self.user_id is None:
+            await self.close(SIGN_IN)
+            return
+        await self.join(notifications.buyer_group(self.user_id))
+        await self.make_room(self.user_id)
+        await self.tell("hello", {})
+        for sent in await _read(live_purchases, self.user_id):
+            await self.forward(sent)
+        self.watch = asyncio.create_task(self.keep_looking())
+
+    async def left(self) -> None:
+        if self.watch:
+            self.watch.cancel()
+        await super().left()
+        if self.user_id is not None:
+            with contextlib.suppress(RedisError, OSError):
+                await presence.leave(self.user_id, self.channel_name)
+
+    async def signed_in(self) -> int | None:
+        cookies = [value for name, value in self.scope["headers"] if name == b"cookie"]
+        return await _read(session_user, b"; ".join(cookies))
+
+    async def make_room(self, user_id: int) -> None:
+        for channel in await presence.enter(user_id, self.channel_name):
+            await self.channel_layer.send(channel, {"type": "evicted"})
+
+    async def evicted(self, event: Mapping[str, Any]) -> None:
+        """Another socket of this buyer was opened, and it was one too many."""
+        await self.close(TOO_FAST)
+
+    async def revalidate(self, event: Mapping[str, Any]) -> None:
+        """Somebody signed out or was shut out: is it this session?"""
+        if self.user_id is not None and await self.signed_in() != self.user_id:
+            await self.close(SIGN_IN)
+
+    async def keep_looking(self) -> None:
+        while not self.closed:
+            await asyncio.sleep(self.recheck_every * random.uniform(0.8, 1.2))
+            try:
+                await self.revalidate({})
+            except _AWAY:
+                continue  # Not knowing is no reason to shut anybody out; the next look tells.
+
+
+class Sale(Socket):
+    """A sale's changes, for anybody."""
+
+    async def opened(self) -> None:
+        sale_id = int(self.scope["url_route"]["kwargs"]["sale_id"])
+        await self.join(notifications.sale_group(sale_id))
+        offer = await _read(catalog.offer, sale_id)
+        if offer is None:
+            await self.tell("error", {"code": "not_found", "message": "There is no such sale."})
+            await self.close(NOT_FOUND)
+            return
+        await self.tell("hello", catalog.sale_json(offer))
+
+
+def live_purchases(user_id: int) -> list[Frame]:
+    """The present state of what a buyer may be waiting for, oldest first."""
+    now = timezone.now()
+    live = Q(status__in=LIVE, created_at__gt=now - LIVE_SHOWN)
+    refused = Q(status=Status.REJECTED, created_at__gt=now - REJECTED_SHOWN)
+    orders = Order.objects.filter(live | refused, user_id=user_id).order_by("-created_at")
+    return [snapshot_frame(order) for order in reversed(orders[:SNAPSHOT_MOST])]
+
+
+def snapshot_frame(order: Order) -> Frame:
+    """How its purchase ended, whatever happened to the order since."""
+    if order.status == Status.REJECTED:
+        return notifications.order_frame(order)
+    return notifications.purchase_succeeded(order)
