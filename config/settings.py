@@ -1,5 +1,6 @@
 """Settings. Everything that differs between machines comes from the environment (`.env.example`)."""
 
+import sys
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
@@ -201,7 +202,8 @@ USE_TZ = True
 
 STATIC_URL = "/static/"
 STATIC_ROOT = VAR_DIR / "static"
-_collected = (STATIC_ROOT / "staticfiles.json").exists()
+# The command that collects must write the manifest, also when there is none yet.
+_collected = "collectstatic" in sys.argv or (STATIC_ROOT / "staticfiles.json").exists()
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {
