@@ -22,7 +22,7 @@ class Logout(LogoutView):
 
 
 @method_decorator([never_cache, sensitive_post_parameters()], name="dispatch")
-class Register(RedirectURLMixin, FormView[RegisterForm]):
+class Register(RedirectURLMixin, FormView):  # type: ignore[type-arg]
     """A new account is signed in at once, and goes on where it wanted to."""
 
     form_class = RegisterForm

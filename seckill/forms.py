@@ -15,7 +15,7 @@ class LoginForm(AuthenticationForm):
         self.fields["username"].widget.attrs |= {"autocapitalize": "none", "spellcheck": "false"}
 
 
-class RegisterForm(BaseUserCreationForm[User]):
+class RegisterForm(BaseUserCreationForm):  # type: ignore[type-arg]
     class Meta(BaseUserCreationForm.Meta):
         model = User
         fields = ("username",)
