@@ -210,6 +210,8 @@ class Supervisor:
         """Stop everything, what is `last` after the others. Never raises Stopped."""
         self._stop([child for child in self.children if not child.last], self._patience)
         self._stop([child for child in self.children if child.last], lambda: LAST_WAIT)
+        if self.children:
+            self.say("everything is stopped")
         self.children.clear()
         self.pids.unlink(missing_ok=True)
 

@@ -31,7 +31,7 @@ class Command(BaseCommand):
                 "Something doesn't fit. `manage.py reconcile --dry-run` says what can be repaired.",
                 code=DRIFT,
             )
-        self.say(f"{len(report['sales'])} sales checked, nothing violated.")
+        self.say(f"Sales checked: {len(report['sales'])}, nothing violated.")
 
 
 def _lines(report: Report) -> list[str]:

@@ -45,6 +45,8 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if options["list_price"] is not None and options["list_price"] < options["price"]:
+            raise Failed("--list-price is below --price.", code=WRONG_USE)
         if options["dry_run"]:
             with transaction.atomic():
                 sale = _create(options)

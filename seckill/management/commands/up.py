@@ -61,7 +61,6 @@ class Command(BaseCommand):
             finally:
                 supervisor.stop()
                 embedded.state_file().unlink(missing_ok=True)
-                supervisor.say("stopped")
 
 
 class _Shop:
