@@ -81,6 +81,12 @@ def change_window(sale_id: int, *, starts_at: datetime, ends_at: datetime) -> bo
     return _change(sale_id, "changed", starts_at=starts_at, ends_at=ends_at)
 
 
+def change_sale(sale_id: int, **columns: Any) -> bool:
+    """Change settings such as price, limit or `paused`; never the counters."""
+    kind = {True: "paused", False: "opened"}.get(columns.get("paused", ""), "changed")
+    return _change(sale_id, kind, **columns)
+
+
 def _change(sale_id: int, kind: str, **columns: Any) -> bool:
     with transaction.atomic():
         changed = FlashSale.objects.filter(pk=sale_id).update(revision=F("revision") + 1, **columns)

@@ -1,0 +1,65 @@
+"""Orders and payments for staff: to be read. Services alone change them."""
+
+import uuid
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+
+from inventory.admin import ReadOnlyAdmin
+from orders.models import Order, OrderEvent, Payment, WebhookEvent
+from orders.presentation import money
+
+
+class EventInline(admin.TabularInline):  # type: ignore[type-arg]
+    model = OrderEvent
+    fields = readonly_fields = ("at", "kind", "actor", "reason")
+    extra = 0
+    can_delete = False
+
+    def has_add_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+
+@admin.register(Order)
+class OrderAdmin(ReadOnlyAdmin):
+    list_display = ("id", "product_name", "user", "quantity", "amount", "status", "created_at")
+    list_filter = ("status", "created_at")
+    list_select_related = ("user",)
+    search_fields = ("user__username",)
+    search_help_text = _("Order number, or the beginning of a user name")
+    show_full_result_count = False  # Counting all orders takes longer than showing a page of them.
+    inlines = (EventInline,)
+
+    @admin.display(description=_("amount"))
+    def amount(self, order: Order) -> str:
+        return f"{money(order.amount_cents)} {order.currency}"
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """By number if it is one, so that a search never reads the whole table."""
+        try:
+            return queryset.filter(pk=uuid.UUID(search_term.strip())), False
+        except ValueError:
+            term = search_term.strip()
+            return (queryset.filter(user__username__startswith=term) if term else queryset), False
+
+
+@admin.register(Payment)
+class PaymentAdmin(ReadOnlyAdmin):
+    list_display = ("id", "order", "provider", "amount_cents", "currency", "status", "created_at")
+    list_filter = ("status", "provider")
+    show_full_result_count = False
+
+
+@admin.register(WebhookEvent)
+class WebhookEventAdmin(ReadOnlyAdmin):
+    list_display = ("received_at", "provider", "event_id", "kind", "outcome", "cause", "payment")
+    list_filter = ("outcome", "provider")
+    show_full_result_count = False
