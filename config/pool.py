@@ -169,8 +169,9 @@ class Watch:
         self._timer = self._exchange.loop.call_later(rest, self._expire)
 
     def _expire(self) -> None:
-        self.expired = True
-        self._exchange.interrupt(_unavailable())
+        if not self._exchange.outcome.done():
+            self.expired = True
+            self._exchange.interrupt(_unavailable())
 
     def listen(self) -> None:
         if self._task is None:
