@@ -1,1 +1,1 @@
-"""What the tests run against: private services, a network that misbehaves, the product as processes."""
+"""What the tests run against: private services, faulty networks, the product as processes."""

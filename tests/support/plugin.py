@@ -1,1 +1,52 @@
-"""Prepares the environment that the settings read, before Django is set up."""
+"""Prepares the environment before Django is set up, and skips what the machine lacks."""
+
+import os
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.support import environment
+from tests.support.binaries import Missing
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests() -> Generator[None, None, None]:
+    environment.prepare()
+    return (yield)
+
+
+@contextmanager
+def skip_if_missing() -> Iterator[None]:
+    """A service that isn't on the machine skips the test; with REQUIRE_SERVICES=1 it fails."""
+    try:
+        yield
+    except Missing as missing:
+        skip_or_fail(str(missing))
+
+
+def skip_or_fail(reason: str) -> None:
+    if os.environ.get("REQUIRE_SERVICES", "") not in ("", "0"):
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("postgres") and environment.database_url().startswith("sqlite"):
+        skip_or_fail(environment.back_ends().postgres_missing or "DATABASE_URL names SQLite")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that share a back end of the developer's own run one after the other."""
+    shared = {"broker_url": "CELERY_BROKER_URL", "zookeeper_hosts": "ZOOKEEPER_HOSTS"}
+    for item in items:
+        for fixture, name in shared.items():
+            if name in environment.original() and fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.xdist_group(name))
+
+
+def pytest_report_header() -> list[str]:
+    named = ", ".join(environment.original()) or "none"
+    database = environment.database_url().partition(":")[0]
+    return [f"database: {database}; back ends named in the environment: {named}"]
