@@ -42,11 +42,13 @@ class Sandbox:
     def parse_webhook(self, body: bytes, headers: Mapping[str, str]) -> Event:
         _check_signature(body, headers.get(SIGNATURE_HEADER, ""))
         try:
-            read = msgspec.json.decode(body, type=Body)
-        except msgspec.MsgspecError as error:
+            read = msgspec.json.decode(body.decode(), type=Body)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise MalformedEvent(str(error)) from None
-        if not 0 < len(read.event_id) <= 100 or len(read.type) > 100 or "\0" in body.decode():
+        if not 0 < len(read.event_id) <= 100 or len(read.type) > 100:
             raise MalformedEvent("event_id has 1 to 100 characters, type at most 100")
+        if "\0" in read.event_id + read.type:
+            raise MalformedEvent("a name with a null character")
         cents = _cents(read.amount)
         return Event(
             read.event_id,
