@@ -4,20 +4,20 @@ Data goes to stdout, talk to stderr. Exit codes: 0 done, 1 failed, 2 wrong use o
 3 violation or drift found.
 """
 
-import argparse
 import json
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from django.core.management.base import BaseCommand as DjangoCommand
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser, DjangoHelpFormatter
 
 from inventory.models import FlashSale
 from seckill.management.errors import EXPECTED, explain
 
 FAILED, WRONG_USE, DRIFT = 1, 2, 3
+EXAMPLES = "examples:"
 
 
 class Failed(CommandError):
@@ -30,13 +30,14 @@ class Failed(CommandError):
 class BaseCommand(DjangoCommand):
     """A command of this project. `examples` are lines that `--help` shows."""
 
-    requires_system_checks: ClassVar = []
+    requires_system_checks = ()
     examples: Sequence[str] = ()
     writes = False  # adds --dry-run
+    _called_from_command_line: bool  # set by Django
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         lines = [f"  manage.py {subcommand} {example}".rstrip() for example in self.examples]
-        epilog = "examples:\n" + "\n".join(lines) if lines else ""
+        epilog = "\n".join([EXAMPLES, *lines]) if lines else ""
         parser = super().create_parser(prog_name, subcommand, epilog=epilog, **kwargs)
         parser.formatter_class = _HelpFormatter
         return parser
@@ -100,8 +101,11 @@ class BaseCommand(DjangoCommand):
             raise Failed("Nothing was changed.")
 
 
-class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Keeps the lines of the examples, and leaves out what nobody needs to know."""
+class _HelpFormatter(DjangoHelpFormatter):
+    """Keeps the lines of the examples; everything else is wrapped as usual."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if text.startswith(EXAMPLES) else super()._fill_text(text, width, indent)
 
 
 def find_sale(sale_id: int) -> FlashSale:

@@ -1,6 +1,6 @@
 """Checks the invariants of the sales."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from django.core.management.base import CommandParser
 
@@ -16,7 +16,7 @@ class Command(BaseCommand):
         "Compare stock, orders and gate of one sale or all, and name what doesn't fit. Reads "
         "only. Exit code 3 if something is violated."
     )
-    examples: ClassVar = ["", "--sale 7", "--json"]
+    examples = ("", "--sale 7", "--json")
 
     def add_options(self, parser: CommandParser) -> None:
         parser.add_argument("--sale", type=arguments.sale_id, metavar="ID", help="only this sale")

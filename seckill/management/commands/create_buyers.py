@@ -1,6 +1,6 @@
 """Makes buyer accounts for rehearsals and load tests."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from django.conf import settings
 from django.core.management.base import CommandParser
@@ -16,7 +16,7 @@ class Command(BaseCommand):
         "as they are. For rehearsals and load tests: their passwords protect nothing."
     )
     writes = True
-    examples: ClassVar = ["--count 2000", "--count 100 --prefix tester --json"]
+    examples = ("--count 2000", "--count 100 --prefix tester --json")
 
     def add_options(self, parser: CommandParser) -> None:
         parser.add_argument("--count", type=arguments.buyers, required=True, help="how many")

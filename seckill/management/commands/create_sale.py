@@ -2,7 +2,7 @@
 
 import argparse
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandParser
@@ -23,10 +23,10 @@ from seckill.management.errors import explain
 class Command(BaseCommand):
     help = "Make a flash sale that buyers may enter at its start, and load its gate."
     writes = True
-    examples: ClassVar = [
+    examples = (
         '--name "Walnut chair" --price 9.90 --stock 100',
         '--name "Walnut chair" --price 9.90 --list-price 99 --stock 100 --starts-in 60 --json',
-    ]
+    )
 
     def add_options(self, parser: CommandParser) -> None:
         add = parser.add_argument

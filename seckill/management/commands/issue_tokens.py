@@ -1,7 +1,7 @@
 """Issues purchase tokens in bulk, for rehearsals and load tests."""
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import uuid_utils.compat
 from django.core.management.base import CommandParser
@@ -26,7 +26,7 @@ class Command(BaseCommand):
         "Print one line `user_id purchase_id token` for each of the buyers that create_buyers "
         "made. A staff tool: who has a token needs no captcha and no password."
     )
-    examples: ClassVar = ["--sale 7 --count 2000 > tokens.txt", "--sale 7 --count 10 --json"]
+    examples = ("--sale 7 --count 2000 > tokens.txt", "--sale 7 --count 10 --json")
 
     def add_options(self, parser: CommandParser) -> None:
         add = parser.add_argument

@@ -1,6 +1,6 @@
 """Loads a sale's gate."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from django.core.management.base import CommandParser
 
@@ -13,7 +13,7 @@ from seckill.management.cli import BaseCommand, find_sale
 class Command(BaseCommand):
     help = "Load a sale's gate from the database if, and only if, it isn't loaded."
     writes = True
-    examples: ClassVar = ["7", "7 --dry-run"]
+    examples = ("7", "7 --dry-run")
 
     def add_options(self, parser: CommandParser) -> None:
         parser.add_argument("sale_id", type=arguments.sale_id, metavar="ID", help="the sale")

@@ -1,6 +1,6 @@
 """Repairs drift."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from django.core.management.base import CommandParser
 
@@ -15,7 +15,7 @@ class Command(BaseCommand):
         "done. Safe during a sale. With --dry-run: exit code 3 if there is something to repair."
     )
     writes = True
-    examples: ClassVar = ["", "--sale 7 --dry-run"]
+    examples = ("", "--sale 7 --dry-run")
 
     def add_options(self, parser: CommandParser) -> None:
         parser.add_argument("--sale", type=arguments.sale_id, metavar="ID", help="only this sale")

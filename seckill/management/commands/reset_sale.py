@@ -1,6 +1,6 @@
 """Puts a sale back to the state before its start."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from django.core.management.base import CommandParser
 
@@ -15,7 +15,7 @@ class Command(BaseCommand):
         "start again. Refuses a sale with paid orders unless --force is given."
     )
     writes = True
-    examples: ClassVar = ["7 --dry-run", "7", "7 --force --no-input"]
+    examples = ("7 --dry-run", "7", "7 --force --no-input")
 
     def add_options(self, parser: CommandParser) -> None:
         parser.add_argument("sale_id", type=arguments.sale_id, metavar="ID", help="the sale")

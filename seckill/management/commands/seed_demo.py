@@ -1,6 +1,6 @@
 """Makes the demo shop."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from django.conf import settings
 from django.core.management.base import CommandParser
@@ -16,7 +16,7 @@ class Command(BaseCommand):
         "that sells out at once. Run it again, and it makes what has ended anew."
     )
     writes = True
-    examples: ClassVar = ["", "--json"]
+    examples = ("", "--json")
 
     def add_options(self, parser: CommandParser) -> None:
         parser.add_argument(

@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from django.conf import settings
 from django.core.management.base import CommandParser
@@ -29,7 +29,7 @@ class Command(BaseCommand):
         "Run the whole shop: embedded services for those that the environment doesn't name, "
         "migrations, a demo shop, web, workers and beat. Ctrl-C stops everything."
     )
-    examples: ClassVar = ["", "--port 8080 --no-demo"]
+    examples = ("", "--port 8080 --no-demo")
 
     def add_options(self, parser: CommandParser) -> None:
         parser.add_argument("--port", type=int, help="default: PORT, or 8000")
@@ -173,7 +173,7 @@ class _Probe:
         try:
             with self._opener.open(self._request, timeout=3) as response:
                 self.answer = response.read(2000).decode(errors="replace").strip()
-                return response.status < 400
+                return bool(response.status < 400)
         except OSError as error:
             self.answer = f"no answer ({error})"
             return False
