@@ -9,7 +9,6 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from ninja import NinjaAPI, Schema
 from ninja.errors import HttpError, ValidationError
-from ninja.parser import Parser
 from ninja.responses import Response
 from ninja.security import APIKeyCookie
 from ninja.utils import check_csrf
@@ -39,7 +38,7 @@ class Refused(Exception):
 
 
 class SignedIn(APIKeyCookie):
-    """A session, and for writing a CSRF token as well. Never a redirect."""
+    """A session, and for writing a CSRF token and JSON as well. Never a redirect."""
 
     param_name = settings.SESSION_COOKIE_NAME
 
@@ -48,17 +47,12 @@ class SignedIn(APIKeyCookie):
             raise Refused("login_required")
         if check_csrf(request):
             raise Refused("csrf_failed")
+        if request.body and request.content_type != "application/json":
+            raise Refused("unsupported_media_type")
         return request.user
 
     def authenticate(self, request: HttpRequest, key: str | None) -> Any:
         return request.user
-
-
-class JSONOnly(Parser):
-    def parse_body(self, request: HttpRequest) -> Any:
-        if request.content_type != "application/json":
-            raise Refused("unsupported_media_type")
-        return super().parse_body(request)
 
 
 class API(NinjaAPI):
@@ -79,7 +73,6 @@ api = API(
     version="1",
     description="Flash sales: get a token, buy, follow the purchase, pay.",
     urls_namespace="api",
-    parser=JSONOnly(),
 )
 signed_in = SignedIn()
 
