@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,7 @@ class Run:
         self.pids = self.directory / "pids"
         self.pids.mkdir()
         self._reaper: subprocess.Popen[bytes] | None = None
+        self._started: set[subprocess.Popen[bytes]] = set()
         atexit.register(self.close)
 
     def folder(self, name: str) -> Path:
@@ -65,11 +67,13 @@ class Run:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        self._started.add(process)
         (self.pids / str(process.pid)).write_text(str(int(command.stop_signal)))
         return process
 
     def forget(self, process: "subprocess.Popen[bytes]") -> None:
         """The process has ended; its number may soon be somebody else's."""
+        self._started.discard(process)
         (self.pids / str(process.pid)).unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -78,8 +82,11 @@ class Run:
             shutil.rmtree(self.directory, ignore_errors=True)
             return
         self._reaper.stdin.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._reaper.wait(timeout=20)
+        while self._reaper.poll() is None:
+            # The reaper waits for them to be gone, and until we have looked they are zombies.
+            for process in self._started:
+                process.poll()
+            time.sleep(0.02)
 
     def _start_reaper(self) -> None:
         if self._reaper is None:

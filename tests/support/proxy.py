@@ -69,7 +69,7 @@ class Connection:
             if raw is not None and raw.fileno() >= 0:
                 raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
             writer.transport.abort()
-        for task in self.tasks:
+        for task in self.tasks - {asyncio.current_task()}:
             task.cancel()
 
 

@@ -72,9 +72,9 @@ class Service:
         self.process = this_run().spawn(self.command(), log=self.log)
         try:
             wait_until(self._ready_or_over, self.patience)
-        except AssertionError as error:
+        except (AssertionError, NotStarted) as error:
             self.kill()
-            raise NotStarted(f"{self.name} didn't get ready: {self.log_tail()}") from error
+            raise NotStarted(f"{self.name}: {error}\n{self.log_tail()}") from error
         return self
 
     def stop(self) -> None:
@@ -131,7 +131,7 @@ class Service:
 
     def _ready_or_over(self) -> bool:
         if not self.is_running:
-            raise NotStarted(f"{self.name} ended at once: {self.log_tail()}")
+            raise NotStarted("it ended instead of getting ready")
         return self.is_ready()
 
     def _gone(self) -> None:
