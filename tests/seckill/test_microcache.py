@@ -537,23 +537,28 @@ def test_cache_does_not_queue_up_requests_for_a_page_known_as_private():
 
 
 def test_cache_works_on_in_the_next_loop():
-    rig: Rig | None = None
+    rig = Rig()
 
-    async def abandoned(fresh: Rig):
-        nonlocal rig
-        rig = fresh
+    async def stuck() -> asyncio.Task[Answer]:
         rig.app.gate.clear()
         task = rig.start()
         await rig.arrived(1)
-        task.cancel()
+        return task
 
-    async def later(_: Rig):
+    async def later() -> Answer:
         rig.app.gate = asyncio.Event()
         rig.app.gate.set()
-        assert (await rig.get()).status == 200
+        async with asyncio.timeout(5):
+            return await rig.get()
 
-    run(abandoned)
-    run(later)
+    with asyncio.Runner() as stopped:
+        task = stopped.run(stuck())
+        another = asyncio.new_event_loop()
+        try:
+            assert another.run_until_complete(later()).body == b"page 2"
+        finally:
+            another.close()
+        assert not task.done()
 
 
 # --- old copies -----------------------------------------------------------------------------------
