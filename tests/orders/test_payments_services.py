@@ -129,7 +129,7 @@ def test_process_webhook_ignores_a_second_message_about_the_same_success() -> No
 
 
 @pytest.mark.parametrize(
-    "changes, cause",
+    ("changes", "cause"),
     [
         ({"amount": "9.89"}, "amount_mismatch"),
         ({"amount": "10.90"}, "amount_mismatch"),

@@ -96,7 +96,7 @@ def test_sales_take_one_query_however_many(
 
 
 @pytest.mark.parametrize(
-    "traits, state",
+    ("traits", "state"),
     [
         ({}, "open"),
         ({"scheduled": True}, "scheduled"),
@@ -111,7 +111,7 @@ def test_sale_state(client: Client, traits: dict[str, Any], state: str) -> None:
     assert client.get(f"{API}/sales/{sale.pk}").json()["state"] == state
 
 
-@pytest.mark.parametrize("quantity, band", [(100, "plenty"), (99, "99"), (1, "1")])
+@pytest.mark.parametrize(("quantity", "band"), [(100, "plenty"), (99, "99"), (1, "1")])
 def test_sale_stock_band(client: Client, quantity: int, band: str) -> None:
     sale = FlashSaleFactory(quantity=quantity)
 

@@ -46,7 +46,7 @@ def assert_problem(response: Any, status: int, code: str) -> None:
     assert response["Cache-Control"] == "no-store"
 
 
-@pytest.mark.parametrize("method, path", SIGNED_IN_ONLY)
+@pytest.mark.parametrize(("method", "path"), SIGNED_IN_ONLY)
 def test_signed_in_only_never_redirects(client: Client, method: str, path: str) -> None:
     order = OrderFactory()
 
@@ -55,7 +55,7 @@ def test_signed_in_only_never_redirects(client: Client, method: str, path: str) 
     assert_problem(response, 401, "login_required")
 
 
-@pytest.mark.parametrize("method, path", [p for p in SIGNED_IN_ONLY if p[0] == "POST"])
+@pytest.mark.parametrize(("method", "path"), [p for p in SIGNED_IN_ONLY if p[0] == "POST"])
 def test_writing_needs_a_csrf_token(method: str, path: str) -> None:
     order = OrderFactory()
     client = Client(enforce_csrf_checks=True)
@@ -67,7 +67,7 @@ def test_writing_needs_a_csrf_token(method: str, path: str) -> None:
     assert Order.objects.get(pk=order.pk).status == order.status
 
 
-@pytest.mark.parametrize("method, path", OWNER_ONLY)
+@pytest.mark.parametrize(("method", "path"), OWNER_ONLY)
 def test_owner_only_looks_the_same_for_others_as_for_nothing(
     other: Client, method: str, path: str
 ) -> None:
@@ -130,7 +130,7 @@ def test_other_formats_are_not_taken(other: Client, content_type: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "body, status",
+    ("body", "status"),
     [
         ("", 422),
         ("{", 400),
@@ -214,7 +214,7 @@ def test_detail_is_in_the_readers_language(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "offered, taken",
+    ("offered", "taken"),
     [("abc-DEF_1.23", True), ("short", False), ("x" * 65, False), ("a b c d e f", False)],
 )
 def test_request_id_is_taken_if_harmless(client: Client, offered: str, taken: bool) -> None:

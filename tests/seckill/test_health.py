@@ -75,7 +75,7 @@ def test_readyz_sees_missing_migrations(client: Client, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    "policy, maxmemory, state",
+    ("policy", "maxmemory", "state"),
     [
         ("noeviction", 1000, "ok"),
         ("volatile-lru", 1000, "ok"),
@@ -93,7 +93,7 @@ def test_readyz_minds_what_redis_may_throw_away(
 
 
 @pytest.mark.parametrize(
-    "address, headers, token, status",
+    ("address", "headers", "token", "status"),
     [
         ("127.0.0.1", {}, "", 200),
         ("::1", {}, "", 200),

@@ -26,7 +26,7 @@ CONTRACT = {
 }
 
 
-@pytest.mark.parametrize("code, status", CONTRACT.items())
+@pytest.mark.parametrize(("code", "status"), CONTRACT.items())
 def test_problem_has_the_documented_status(code: str, status: int) -> None:
     built = problems.problem(code)
 
@@ -42,7 +42,9 @@ def test_problem_that_passes_says_when_to_come_again(code: str) -> None:
     assert int(problems.problem(code).headers["Retry-After"]) >= 1
 
 
-@pytest.mark.parametrize("wait, header", [(0, "1"), (0.2, "1"), (1, "1"), (1.01, "2"), (30, "30")])
+@pytest.mark.parametrize(
+    ("wait", "header"), [(0, "1"), (0.2, "1"), (1, "1"), (1.01, "2"), (30, "30")]
+)
 def test_problem_rounds_the_wait_up(wait: float, header: str) -> None:
     built = problems.problem("not_open", retry_after=wait)
 
@@ -66,7 +68,7 @@ def test_problem_speaks_the_active_language() -> None:
 
 
 @pytest.mark.parametrize(
-    "status, code", [(418, "bad_request"), (502, "internal"), (404, "not_found")]
+    ("status", "code"), [(418, "bad_request"), (502, "internal"), (404, "not_found")]
 )
 def test_code_for_names_any_status(status: int, code: str) -> None:
     assert problems.code_for(status) == code
