@@ -43,7 +43,7 @@ class Page:
 
     __slots__ = (
         *("etag", "fresh_until", "has_hole", "has_id", "headers"),
-        *("parts", "size", "status", "stored_at", "until"),
+        *("parts", "size", "status", "stored_at", "until", "version"),
     )
 
     def __init__(self, head: "Head", body: bytes, *, now: float, lifetime: float) -> None:
@@ -52,6 +52,7 @@ class Page:
         self.has_hole = len(self.parts) > 1
         self.has_id = bool(head.one(b"x-request-id"))
         self.etag = head.one(b"etag") or b'"%s"' % _digest(body)
+        self.version = self.etag.removeprefix(b"W/").strip(b'"')
         self.headers = self._outgoing(head, len(body))
         self.stored_at = now
         self.fresh_until = now + lifetime
@@ -90,7 +91,7 @@ class Page:
         """The visitor's body and its ETag; adds to the headers that are his own."""
         token, tag, set_cookie = visitor(headers)
         body = token.join(self.parts)
-        etag = b'W/"%s-%s"' % (self.etag.removeprefix(b"W/").strip(b'"'), tag)
+        etag = b'W/"%s-%s"' % (self.version, tag)
         own += [(b"content-length", b"%d" % len(body)), (b"etag", etag)]
         if set_cookie:
             own.append((b"set-cookie", set_cookie))
