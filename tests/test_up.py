@@ -17,13 +17,12 @@ import psutil
 import pytest
 import redis
 
+from tests.support import environment
 from tests.support.waiting import free_port, wait_until
 
 ROOT = Path(__file__).resolve().parents[1]
 SECOND_START = 15.0  # seconds, by the contract
 READY_WITHIN = 90.0
-# What the embedded profile must not be told.
-NAMED = ("DATABASE_URL", "REDIS_URL", "CELERY_BROKER_URL", "SOLD_OUT_CHANNEL", "ZOOKEEPER_HOSTS")
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -31,10 +30,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(240)]
 class Up:
     """One run of `manage.py up` with a `var` folder of its own."""
 
-    def __init__(self, var: Path, *, port: int | None = None, **environment: str) -> None:
+    def __init__(self, var: Path, *, port: int | None = None, **variables: str) -> None:
         self.var = var
         self.port = port or free_port()
-        self.environment = _environment(var) | environment
+        self.environment = _environment(var) | variables
         self.out, self.log = var / "out", var / "log"
         self.process: subprocess.Popen[bytes] | None = None
         self.family: dict[int, psutil.Process] = {}
@@ -135,8 +134,7 @@ def _manage(*arguments: str) -> list[str]:
 
 
 def _environment(var: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name not in NAMED}
-    return kept | {"VAR_DIR": str(var), "DJANGO_SETTINGS_MODULE": "config.settings"}
+    return environment.neutral() | {"VAR_DIR": str(var)}
 
 
 def _command(process: psutil.Process) -> str:
@@ -292,7 +290,7 @@ def test_up_refuses_a_second_one_and_a_port_in_use(var: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "name,value",
+    ("name", "value"),
     [("PORT", "80a"), ("PORT", "70000"), ("WEB_SERVER", "gunicorn"), ("WEB_WORKERS", "0"),
      ("WORKERS", "-1"), ("PAYMENT_WINDOW", "soon")],
 )  # fmt: skip
