@@ -184,9 +184,6 @@ class Watch:
                 self._exchange.interrupt(ClientGone())
                 return
 
-    def head_arrived(self) -> None:
-        self._timer.cancel()
-
     def end(self) -> None:
         self._timer.cancel()
         if self._task is not None:
@@ -271,7 +268,6 @@ class PooledDjango:
         watch = Watch(exchange, receive, deadline=self._deadline)
         try:
             head: Head = await exchange.outcome
-            watch.head_arrived()
             await _send_answer(head, exchange, watch, send)
         finally:
             watch.end()

@@ -50,6 +50,8 @@ def test_pool_refuses_at_once_while_every_thread_is_stuck() -> None:
         await get(app, "/blocked")
         stuck = app.stuck
         refused = await get(app, "/plain")
+        with pytest.raises(TimeoutError, match="no thread is free"):
+            await app.run(len, "", deadline=1)
         gates.leave.set()
         await until(lambda: app.stuck == 0)
         served = await get(app, "/plain")
