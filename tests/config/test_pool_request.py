@@ -142,7 +142,7 @@ def test_make_environ_survives_a_path_that_is_no_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "root, path, info",
+    ("root", "path", "info"),
     [
         ("/shop", "/shop/orders/", "/orders/"),
         ("/shop", "/shop", "/"),
