@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from functools import partial
 from typing import Any
 
 import pytest
@@ -513,6 +514,28 @@ def test_cache_tells_the_app_of_a_disconnect_only_if_nobody_else_counts_on_it():
 
         assert heard == ["http.request", "http.disconnect"]
         assert len(sent) == 2
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("headers", [[], [(b"range", b"bytes=0-1")]])
+def test_cache_hands_on_what_the_send_of_the_server_carries(headers):
+    carried: list[Any] = []
+
+    async def app(scope, receive, send):
+        carried.append(send.args)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def send(protocol: str, message: dict[str, Any]) -> None:
+        carried.append(protocol)
+
+    async def scenario(rig: Rig):
+        rig.cache._app = app
+        scope = {"type": "http", "method": "GET", "path": "/", "headers": headers}
+        await rig.cache(scope, None, partial(send, "protocol"))
+
+        assert carried == [("protocol",), "protocol", "protocol"]
 
     run(scenario)
 
