@@ -1,6 +1,6 @@
 """Products, sales and the book of stock for staff. Counters are shown, never typed."""
 
-from typing import Any
+from typing import Any, cast
 
 from django.contrib import admin
 from django.db.models import Model
@@ -42,7 +42,7 @@ class FlashSaleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     fields = (
         "product",
         ("price_cents", "list_price_cents", "currency"),
-        ("quantity", "allocated", "available"),
+        ("quantity", "allocated", "left"),
         ("per_buyer", "rebuy"),
         ("starts_at", "ends_at"),
         "paused",
@@ -52,7 +52,7 @@ class FlashSaleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         self, request: HttpRequest, obj: FlashSale | None = None
     ) -> tuple[str, ...]:
         """Units are given once; later they change only by a booked adjustment."""
-        counters = ("allocated", "available", "currency")
+        counters = ("allocated", "left", "currency")
         return counters if obj is None else (*counters, "product", "quantity")
 
     def save_model(
@@ -64,6 +64,12 @@ class FlashSaleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         elif form.changed_data:
             edited = {name: form.cleaned_data[name] for name in form.changed_data}
             services.change_sale(obj.pk, **edited)
+
+    @admin.display(description=_("left"))
+    def left(self, sale: FlashSale) -> int | None:
+        """Unknown while a form without a proper quantity is shown again."""
+        quantity = cast("int | None", sale.quantity)
+        return None if quantity is None else quantity - sale.allocated
 
     @admin.display(description=_("state"))
     def state(self, sale: FlashSale) -> str:

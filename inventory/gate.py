@@ -103,6 +103,14 @@ class Due(NamedTuple):
     age_ms: int
 
 
+class Trace(NamedTuple):
+    """`state`: queued, ordered, rejected or unknown. `user_id` is known while it is queued."""
+
+    state: str
+    code: str = ""
+    user_id: int | None = None
+
+
 class SaleSettings(NamedTuple):
     starts_ms: int
     ends_ms: int
@@ -125,6 +133,7 @@ class Snapshot(NamedTuple):
 
 
 _PLAIN = {a.value: Verdict(a) for a in Admission}
+_UNKNOWN = Trace("unknown")
 _BY_LETTER = {a.value: a for a in Admission}
 
 
@@ -272,30 +281,36 @@ def buyers(sale_id: int) -> Iterable[tuple[int, str, str]]:
         yield int(user), purchase, state
 
 
-def result(sale_id: int, purchase_id: str) -> str | None:
-    """`queued`, `o` (an order was made), `x|code` (rejected) or None (the gate knows nothing)."""
-    return results(sale_id, [purchase_id])[0]
-
-
-def results(sale_id: int, purchase_ids: Sequence[str]) -> list[str | None]:
+def traces(sale_id: int, purchase_ids: Sequence[str]) -> list[Trace]:
+    """What the gate knows about purchases, in one round trip."""
     pipe = sync_client().pipeline(transaction=False)
-    pipe.hmget(keys.of_sale(sale_id, "results"), list(purchase_ids))
-    pipe.hmget(keys.of_sale(sale_id, "claims"), list(purchase_ids))
-    return _results(*pipe.execute())
+    _ask_traces(pipe, sale_id, purchase_ids)
+    return _traces(*pipe.execute())
 
 
-async def results_async(sale_id: int, purchase_ids: Sequence[str]) -> list[str | None]:
+async def traces_async(sale_id: int, purchase_ids: Sequence[str]) -> list[Trace]:
+    """The same from an event loop."""
     pipe = async_client().pipeline(transaction=False)
+    _ask_traces(pipe, sale_id, purchase_ids)
+    return _traces(*await pipe.execute())
+
+
+def _ask_traces(pipe: Any, sale_id: int, purchase_ids: Sequence[str]) -> None:
     pipe.hmget(keys.of_sale(sale_id, "results"), list(purchase_ids))
     pipe.hmget(keys.of_sale(sale_id, "claims"), list(purchase_ids))
-    return _results(*await pipe.execute())
 
 
-def _results(found: Sequence[Any], claims: Sequence[Any]) -> list[str | None]:
-    return [
-        _text(r) if r is not None else ("queued" if c is not None else None)
-        for r, c in zip(found, claims, strict=True)
-    ]
+def _traces(results: Sequence[Any], claims: Sequence[Any]) -> list[Trace]:
+    return [_trace(r, c) for r, c in zip(results, claims, strict=True)]
+
+
+def _trace(result: bytes | None, claim: bytes | None) -> Trace:
+    if result is not None:
+        state, _, code = _text(result).partition("|")
+        return Trace("ordered" if state == "o" else "rejected", code)
+    if claim is not None:
+        return Trace("queued", "", int(_text(claim).split("|")[0]))
+    return _UNKNOWN
 
 
 def stocks(sale_ids: Sequence[int]) -> dict[int, int | None]:

@@ -92,9 +92,9 @@ def stale_buyers(sale_id: int) -> list[gate.Held]:
     ids = list(held)
     for start in range(0, len(ids), 5000):
         over = Order.objects.filter(pk__in=ids[start : start + 5000]).exclude(status__in=LIVE)
-        released = over.filter(Q(gate_released_at__isnull=False) | Q(status=Status.REJECTED))
-        for pk, quantity in released.values_list("pk", "quantity"):
-            stale.append(gate.Held(str(pk), held[str(pk)], quantity))
+        for order in over.filter(Q(gate_released_at__isnull=False) | Q(restocked=False)):
+            units = order.quantity if order.restocked else order.gate_return
+            stale.append(gate.Held(str(order.pk), held[str(order.pk)], units))
     return stale
 
 

@@ -19,7 +19,7 @@ from inventory import gate
 from inventory import services as inventory
 from inventory.signals import announce
 from orders import notifications, priming
-from orders.models import Order, OrderEvent, Status
+from orders.models import LIVE, Order, OrderEvent, Status
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ def _after_change(orders: Sequence[Order]) -> None:
     notifications.push(
         [(group(o.user_id), notifications.order_changed(o)) for o in orders if o.user_id]
     )
-    give_back([order for order in orders if order.restocked])
+    give_back([order for order in orders if order.status not in LIVE])
 
 
 def expire_orders() -> int:
@@ -144,7 +144,10 @@ def give_back(orders: Sequence[Order]) -> int:
 
 
 def _give_back(sale_id: int, orders: Sequence[Order]) -> int:
-    held = [gate.Held(str(o.pk), o.user_id or 0, o.quantity) for o in orders]
+    # A refund without restock frees the buyer, but no unit.
+    held = [
+        gate.Held(str(o.pk), o.user_id or 0, o.quantity if o.restocked else 0) for o in orders
+    ]
     level = gate.release(sale_id, held)
     if level.stock is None:
         # The snapshot that loads the gate has these units already, unless it was taken before.
@@ -195,7 +198,7 @@ def _settlements(sale_id: int, orders: Sequence[Order]) -> list[gate.Settlement]
     met = [o.user_id for o in orders if o.code == "duplicate"]
     live = {}
     if met:
-        rows = Order.objects.filter(sale_id=sale_id, user__in=met, status__in=[0, 1])
+        rows = Order.objects.filter(sale_id=sale_id, user__in=met, status__in=LIVE)
         live = {user: str(pk) for user, pk in rows.values_list("user_id", "pk")}
     return [
         gate.Settlement(

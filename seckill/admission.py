@@ -1,0 +1,101 @@
+"""The lane's way to the gate: whoever waits goes together in one call, what it admits in one message."""
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import prometheus_client
+
+from inventory import gate
+from inventory.faults import faultpoint
+from inventory.gate import Admission, Entry, Reservation, Verdict
+from inventory.signals import announce
+from orders.priming import prime
+from seckill.batching import Batcher
+from seckill.publisher import publisher
+from seckill.services import note
+
+log = logging.getLogger(__name__)
+
+DEADLINE = 2.4  # seconds for one batch, however often the client repeats its call
+
+Run = Callable[..., Awaitable[Any]]
+
+_counter = prometheus_client.Counter(
+    "seckill_admissions", "Tries to buy, by what the gate said", ["admission"]
+)
+_counters = {a: _counter.labels(a.name.lower()) for a in Admission}
+
+
+class Admissions:
+    """Reserves for one process. `run` executes a blocking function in a thread."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._batcher: Batcher[int, Entry, Verdict] = Batcher(self._reserve)
+        self._tasks: set[asyncio.Task[None]] = set()
+        # What the last call said about the window, by sale: (starts at, now) in ms.
+        self.windows: dict[int, tuple[int, int]] = {}
+
+    def submit(self, sale_id: int, entry: Entry) -> "asyncio.Future[Verdict]":
+        """Raises batching.Full if too many wait already."""
+        return self._batcher.submit(sale_id, entry)
+
+    async def close(self) -> None:
+        await self._batcher.close(timeout=DEADLINE)
+
+    async def _reserve(self, sale_id: int, entries: list[Entry]) -> Sequence[Verdict]:
+        async with asyncio.timeout(DEADLINE):
+            reservation = await self._ask(sale_id, entries)
+            if any(v.admission is Admission.NOT_PRIMED for v in reservation.verdicts):
+                await self._run(prime, sale_id)
+                reservation = await self._ask(sale_id, entries)
+        verdicts = reservation.verdicts
+        for admission, number in Counter(v.admission for v in verdicts).items():
+            _counters[admission].inc(number)
+        return self._publish(sale_id, entries, verdicts)
+
+    async def _ask(self, sale_id: int, entries: list[Entry]) -> Reservation:
+        asked_at = time.monotonic()
+        reservation = await gate.reserve_async(sale_id, entries)
+        faultpoint("after_reserve")
+        note(sale_id, reservation.level, asked_at=asked_at)
+        self.windows[sale_id] = (reservation.starts_at_ms, reservation.now_ms)
+        if reservation.level.crossed:
+            self._announce(sale_id, reservation.level)
+        return reservation
+
+    def _publish(
+        self, sale_id: int, entries: list[Entry], verdicts: list[Verdict]
+    ) -> Sequence[Verdict]:
+        """Queue what was admitted; the same purchase twice in a batch counts as asked again."""
+        admitted: dict[str, list[Any]] = {}
+        answers = list(verdicts)
+        for i, (entry, verdict) in enumerate(zip(entries, verdicts, strict=True)):
+            if verdict.admission is not Admission.RESERVED:
+                continue
+            if entry.purchase_id in admitted:
+                answers[i] = Verdict(Admission.QUEUED, entry.purchase_id)
+            admitted[entry.purchase_id] = [entry.purchase_id, entry.user_id, entry.quantity]
+        faultpoint("before_publish")
+        if admitted:
+            publisher.put(sale_id, list(admitted.values()))
+        return answers
+
+    def _announce(self, sale_id: int, level: gate.Level) -> None:
+        async def tell() -> None:
+            try:
+                await self._run(_announce, sale_id, level)
+            except TimeoutError:
+                log.warning("sale %s: viewers weren't told of %s", sale_id, level)
+
+        task = asyncio.get_running_loop().create_task(tell())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _announce(sale_id: int, level: gate.Level) -> None:
+    announce(sale_id, level=level)

@@ -1,0 +1,270 @@
+"""The lane: the two endpoints that everybody hits in the same second, as plain ASGI.
+
+    POST /api/v1/sales/{sale}/purchases              try to buy
+    GET  /api/v1/sales/{sale}/purchases/{purchase}   ask for the outcome, `?wait=10` to be told
+
+Everything else goes to the application behind it. Checks, in this order: token, input, sold-out
+mark, rate, gate. A refusal by the mark touches nothing outside this process.
+"""
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from functools import partial
+from urllib.parse import parse_qs
+from uuid import UUID
+
+import msgspec
+from django.db import DatabaseError
+from django.utils import translation
+
+from inventory.gate import Admission, Entry, GateError, Verdict
+from inventory.models import FlashSale
+from inventory.redis_clients import RedisNotConfigured
+from inventory.soldout import marks
+from orders.models import Rejection
+from orders.presentation import order_json, rfc3339
+from seckill import languages, tokens
+from seckill.admission import Admissions, Run
+from seckill.batching import BatchError
+from seckill.bodies import read_quantity
+from seckill.outcomes import Outcomes, Unavailable
+from seckill.pacing import Pace
+from seckill.replies import Receive, Refused, Request, Scope, Send, send_json, send_problem
+from seckill.services import Outcome, throttle
+from seckill.sessions import session_user
+
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Endpoint = Callable[[Request, Scope, Receive, Send], Awaitable[None]]
+
+log = logging.getLogger(__name__)
+
+PREFIX = "/api/v1/sales/"
+LONGEST_WAIT = 30.0  # seconds of a long poll
+DEADLINE = 2.7  # seconds for everything else
+BUSY = (GateError, RedisNotConfigured, BatchError, DatabaseError, TimeoutError, Unavailable)
+
+_SALE = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
+_PURCHASE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+
+_SECONDS = re.compile(r"[0-9]{1,4}(\.[0-9]{1,3})?", re.ASCII)
+
+_PLAIN_REFUSALS = {
+    Admission.SOLD_OUT: "sold_out",
+    Admission.CLOSED: "closed",
+    Admission.PAUSED: "paused",
+    Admission.QUANTITY: "quantity_invalid",
+    Admission.REBUY: "rebuy_not_allowed",
+    Admission.NOT_PRIMED: "unavailable",
+}
+
+
+class Lane:
+    """ASGI middleware. `run` executes a blocking function in a thread, with a deadline."""
+
+    def __init__(self, app: App, run: Run) -> None:
+        self._app = app
+        self._run = run
+        self._admissions = Admissions(run)
+        self._outcomes = Outcomes(run)
+        self._pace = Pace()
+
+    async def close(self) -> None:
+        """Let those who wait for the gate have their answer."""
+        await self._admissions.close()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path: str = scope["path"]
+        if scope["type"] == "http" and path.startswith(PREFIX):
+            parts = path[len(PREFIX) :].split("/")
+            if len(parts) == 2 and parts[1] == "purchases":
+                await self._answer(self._buy, "POST", scope, receive, send)
+                return
+            if len(parts) == 3 and parts[1] == "purchases":
+                await self._answer(self._show, "GET", scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    async def _answer(
+        self, endpoint: Endpoint, method: str, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        request = Request(scope)
+        try:
+            if scope["method"] != method:
+                raise Refused("method_not_allowed", headers=[(b"allow", method.encode())])
+            await endpoint(request, scope, receive, send)
+        except Refused as refused:
+            await self._refuse(request, refused, send)
+        except FlashSale.DoesNotExist:
+            await self._refuse(request, Refused("not_found"), send)
+        except BUSY as error:
+            log.warning("%s %s: %r", method, scope["path"], error)
+            await self._refuse(request, Refused("unavailable"), send)
+
+    async def _refuse(self, request: Request, refused: Refused, send: Send) -> None:
+        language = languages.choose(request.accept, request.cookie)
+        await send_problem(send, request, refused, language)
+
+    # --- POST purchases ---------------------------------------------------------------------------
+
+    async def _buy(self, request: Request, scope: Scope, receive: Receive, send: Send) -> None:
+        sale_id = _sale_id(scope["path"])
+        token = _token(request, sale_id)
+        quantity = await read_quantity(request, receive)
+        if marks.refuses(sale_id):
+            raise Refused("sold_out")
+        if wait := throttle.hit(token.user_id):
+            raise Refused("rate_limited", wait=wait)
+        entry = Entry(token.user_id, str(token.purchase_id), quantity)
+        async with asyncio.timeout(DEADLINE):
+            verdict = await self._admissions.submit(sale_id, entry)
+        await self._tell(request, sale_id, entry, verdict, send)
+
+    async def _tell(
+        self, request: Request, sale_id: int, entry: Entry, verdict: Verdict, send: Send
+    ) -> None:
+        admission, detail = verdict
+        if admission is Admission.RESERVED:
+            await self._accepted(request, sale_id, entry.purchase_id, send)
+        elif admission is Admission.QUEUED or admission is Admission.ORDERED:
+            await self._accepted(
+                request, sale_id, detail, send, replayed=True, ended=admission is Admission.ORDERED
+            )
+        elif admission is Admission.ENDED:
+            if detail != "o":
+                raise Refused(_code_of(detail))
+            await self._accepted(
+                request, sale_id, entry.purchase_id, send, replayed=True, ended=True
+            )
+        else:
+            raise self._refusal(sale_id, admission, detail)
+
+    async def _accepted(
+        self,
+        request: Request,
+        sale_id: int,
+        purchase_id: str,
+        send: Send,
+        *,
+        replayed: bool = False,
+        ended: bool = False,
+    ) -> None:
+        name = purchase_id.encode()
+        headers = [(b"location", b"%b%d/purchases/%b" % (PREFIX.encode(), sale_id, name))]
+        if replayed:
+            headers.append((b"idempotent-replayed", b"true"))
+        body = b'{"purchase_id":"%b","status":"%b","poll_after_ms":%d}' % (
+            name,
+            b"succeeded" if ended else b"queued",
+            0 if ended else self._pace.asked(),
+        )
+        await send_json(send, request, body, status=200 if ended else 202, headers=headers)
+
+    def _refusal(self, sale_id: int, admission: Admission, detail: str) -> Refused:
+        if admission is Admission.THROTTLED:
+            return Refused("rate_limited", wait=int(detail) / 1000)
+        if admission is Admission.NOT_OPEN:
+            starts_ms, now_ms = self._admissions.windows[sale_id]
+            starts_at = datetime.fromtimestamp(starts_ms / 1000, tz=UTC)
+            wait = max(0, starts_ms - now_ms) / 1000
+            return Refused("not_open", wait=wait, starts_at=rfc3339(starts_at))
+        return Refused(_PLAIN_REFUSALS[admission])
+
+    # --- GET purchase -----------------------------------------------------------------------------
+
+    async def _show(self, request: Request, scope: Scope, _receive: Receive, send: Send) -> None:
+        sale_id = _sale_id(scope["path"])
+        purchase_id = _purchase_id(scope["path"])
+        until = time.monotonic() + _wait(scope["query_string"])
+        async with asyncio.timeout(DEADLINE):
+            user_id, own = await self._asker(request, sale_id)
+        look = partial(
+            self._look, sale_id, purchase_id, user_id=user_id, owned=own == purchase_id
+        )
+        outcome = await look()
+        while outcome.status == "queued" and (left := until - time.monotonic()) > 0:
+            await self._outcomes.news(sale_id, purchase_id, left)
+            outcome = await look()
+        await send_json(send, request, self._outcome_body(request, purchase_id, outcome))
+
+    async def _asker(self, request: Request, sale_id: int) -> tuple[int, UUID | None]:
+        """The buyer, and the purchase that the token itself names."""
+        if request.token is not None:
+            token = _token(request, sale_id)
+            return token.user_id, token.purchase_id
+        user_id = await self._run(session_user, request.cookie) if request.cookie else None
+        if user_id is None:
+            raise Refused("login_required", headers=[(b"www-authenticate", b"Bearer")])
+        return user_id, None
+
+    async def _look(
+        self, sale_id: int, purchase_id: UUID, *, user_id: int, owned: bool
+    ) -> Outcome:
+        async with asyncio.timeout(DEADLINE):
+            outcome = await self._outcomes.get(
+                sale_id, purchase_id, user_id=user_id, owned=owned
+            )
+        if outcome is None:
+            raise Refused("not_found")
+        return outcome
+
+    def _outcome_body(self, request: Request, purchase_id: UUID, outcome: Outcome) -> bytes:
+        language = languages.choose(request.accept, request.cookie)
+        queued = outcome.status == "queued"
+        return msgspec.json.encode(
+            {
+                "purchase_id": str(purchase_id),
+                "status": outcome.status,
+                "code": outcome.code or None,
+                "message": message_of(outcome, language),
+                "order": order_json(outcome.order) if outcome.order else None,
+                "poll_after_ms": self._pace.asked() if queued else 0,
+            }
+        )
+
+
+def _sale_id(path: str) -> int:
+    text = path[len(PREFIX) :].split("/", 1)[0]
+    if not _SALE.fullmatch(text):
+        raise Refused("not_found")
+    return int(text)
+
+
+def _purchase_id(path: str) -> UUID:
+    text = path.rsplit("/", 1)[1]
+    if not _PURCHASE.fullmatch(text):
+        raise Refused("not_found")
+    return UUID(text)
+
+
+def _token(request: Request, sale_id: int) -> tokens.Token:
+    if request.token is None:
+        raise Refused("token_required", headers=[(b"www-authenticate", b"Bearer")])
+    token = tokens.verify(request.token)
+    if token is None or token.sale_id != sale_id:
+        raise Refused("token_invalid")
+    return token
+
+
+def _wait(query: bytes) -> float:
+    """Seconds of a long poll; what isn't a number counts as none."""
+    if not query:
+        return 0.0
+    text = parse_qs(query.decode("latin-1"), max_num_fields=20).get("wait", ["0"])[-1]
+    return min(float(text), LONGEST_WAIT) if _SECONDS.fullmatch(text) else 0.0
+
+
+def _code_of(result: str) -> str:
+    """The problem of a purchase that ended in a rejection; `result` is the gate's `x|code`."""
+    code = result.partition("|")[2]
+    return code if code in Rejection.values else Rejection.FAILED.value
+
+
+def message_of(outcome: Outcome, language: str) -> str | None:
+    if outcome.status != "failed":
+        return None
+    with translation.override(language):
+        return str(Rejection(_code_of(f"x|{outcome.code}")).label)
