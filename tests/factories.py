@@ -64,7 +64,7 @@ class FlashSaleFactory(DjangoModelFactory):  # type: ignore[misc]
     starts_at = _in(-HOUR)
     ends_at = _in(HOUR)
 
-    @factory.post_generation  # type: ignore[untyped-decorator]
+    @factory.post_generation
     def primed(self: FlashSale, create: bool, extracted: Any, **kwargs: Any) -> None:
         if extracted:
             assert priming.prime(self.pk)
@@ -105,7 +105,7 @@ class OrderFactory(DjangoModelFactory):  # type: ignore[misc]
     created_at = _in(timedelta())
     pay_before = _in(HOUR / 4)
 
-    @factory.post_generation  # type: ignore[untyped-decorator]
+    @factory.post_generation
     def booked(self: Order, create: bool, extracted: Any, **kwargs: Any) -> None:
         """Allocate the units, and write the first event."""
         if self.status in LIVE:

@@ -15,7 +15,7 @@ from pytest_django.fixtures import Settings
 from inventory import gate
 from orders.models import Order, Status, WebhookEvent
 from orders.payments import sandbox
-from seckill import captcha, catalog
+from seckill import captcha
 from tests.factories import FlashSaleFactory, OrderFactory, PaymentFactory, UserFactory
 from tests.seckill.test_captcha import solve
 
@@ -135,7 +135,7 @@ def test_sale_shows_the_databases_stock_while_the_gate_is_away(
     def away(ids: list[int]) -> dict[int, int | None]:
         raise gate.GateError("away")
 
-    monkeypatch.setattr(catalog.gate, "stocks", away)
+    monkeypatch.setattr(gate, "stocks", away)
 
     assert client.get(f"{API}/sales/{sale.pk}").json()["stock_band"] == "5"
 
@@ -220,7 +220,7 @@ def test_orders_are_walked_page_by_page(signed_in: Client, buyer: User) -> None:
     seen: list[str] = []
     cursor: str | None = ""
     while cursor is not None:
-        page = signed_in.get(f"{API}/orders", {"cursor": cursor, "limit": 2}).json()
+        page = signed_in.get(f"{API}/orders?limit=2&cursor={cursor}").json()
         seen += [order["id"] for order in page["orders"]]
         cursor = page["next"]
 

@@ -11,7 +11,7 @@ from pytest_django.fixtures import Settings
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from orders.models import Order
-from seckill import api, services
+from seckill import api, captcha, services
 from tests.factories import FlashSaleFactory, OrderFactory, UserFactory
 
 pytestmark = pytest.mark.django_db
@@ -191,7 +191,7 @@ def test_our_own_error_tells_nothing(client: Client, monkeypatch: pytest.MonkeyP
     def broken() -> None:
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr(api.captcha, "challenge", broken)
+    monkeypatch.setattr(captcha, "challenge", broken)
     client.raise_request_exception = False
 
     response = client.get(f"{API}/captcha")

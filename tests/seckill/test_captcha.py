@@ -71,7 +71,7 @@ def test_verify_bears_a_change_of_the_key(settings: Settings) -> None:
 def test_verify_refuses_an_expired_challenge(monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.time()
     with monkeypatch.context() as patch:
-        patch.setattr(captcha.time, "time", lambda: now - captcha.LIFETIME - 1)
+        patch.setattr("seckill.captcha.time.time", lambda: now - captcha.LIFETIME - 1)
         challenge = captcha.challenge()
 
     assert captcha.verify(solve(challenge)) is False

@@ -67,7 +67,8 @@ def test_readyz_answers_in_time_if_a_back_end_hangs(
 
 def test_readyz_sees_missing_migrations(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "_known_migrated", False)
-    monkeypatch.setattr(health.MigrationExecutor, "migration_plan", lambda self, targets: ["x"])
+    plan = "seckill.health.MigrationExecutor.migration_plan"
+    monkeypatch.setattr(plan, lambda self, targets: ["x"])
 
     response = client.get("/readyz")
 

@@ -42,9 +42,7 @@ def test_problem_that_passes_says_when_to_come_again(code: str) -> None:
     assert int(problems.problem(code).headers["Retry-After"]) >= 1
 
 
-@pytest.mark.parametrize(
-    ("wait", "header"), [(0, "1"), (0.2, "1"), (1, "1"), (1.01, "2"), (30, "30")]
-)
+@pytest.mark.parametrize(("wait", "header"), [(0, "1"), (0.2, "1"), (1.01, "2"), (30, "30")])
 def test_problem_rounds_the_wait_up(wait: float, header: str) -> None:
     built = problems.problem("not_open", retry_after=wait)
 
