@@ -25,7 +25,7 @@ DEPLOYED = {
 CHECKS: list[tuple[str, list[str], dict[str, str]]] = [
     ("format", [str(BIN / "ruff"), "format", "--check", "."], {}),
     ("lint", [str(BIN / "ruff"), "check", "."], {}),
-    ("import contracts", [str(BIN / "lint-imports"), "--no-timings"], {}),
+    ("import contracts", [str(BIN / "lint-imports")], {}),
     ("types", [sys.executable, "-m", "mypy", "--strict"], {}),
     ("migrations", [*MANAGE, "makemigrations", "--check", "--dry-run"], {}),
     ("system checks", [*MANAGE, "check", "--fail-level", "WARNING"], {}),

@@ -49,10 +49,10 @@ for unit in postgresql redis-server rabbitmq-server zookeeper; do
 done
 
 export DEBIAN_FRONTEND=noninteractive
-apt-get update -q
+apt-get update -qq
 # Unquoted on purpose: one word for each package.
 # shellcheck disable=SC2086
-apt-get install -q -y --no-install-recommends $missing
+apt-get install -qq -y -o Dpkg::Use-Pty=0 --no-install-recommends $missing
 if has systemctl && [ -d /run/systemd/system ]; then
 	for unit in $units; do systemctl disable --quiet "$unit" 2>/dev/null || true; done
 fi
