@@ -2,6 +2,7 @@
 
 import socket
 import time
+from collections.abc import Iterator
 
 import pytest
 from django.db import DatabaseError
@@ -13,6 +14,14 @@ from inventory import redis_clients
 from seckill import health
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _end_threads() -> Iterator[None]:
+    """The threads of the checks keep connections, which would keep the test database in use."""
+    yield
+    health._pool().shutdown()
+    health._pool.cache_clear()
 
 
 def test_livez_asks_no_back_end(
