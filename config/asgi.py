@@ -21,7 +21,6 @@ from django.conf import settings  # noqa: E402
 from config.pool import PooledDjango  # noqa: E402
 from config.static_files import static_application  # noqa: E402
 from seckill.lane import Lane  # noqa: E402
-from seckill.languages import language_of  # noqa: E402
 from seckill.microcache import MicroCache  # noqa: E402
 from seckill.publisher import publisher  # noqa: E402
 from seckill.routing import websocket_application  # noqa: E402
@@ -38,7 +37,7 @@ class Application:
         self.pool = PooledDjango(threads=settings.WEB_THREADS)
         self.pool.load()
         self.static = static_application()
-        self.lane = Lane(MicroCache(self.pool, language_of=language_of), self.pool.run)
+        self.lane = Lane(MicroCache(self.pool), self.pool.run)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]

@@ -13,9 +13,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 app = Celery("seckill")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.conf.task_queues = [
-    Queue(name, durable=True) for name in ("orders", "timers", "sweeps")
-]
+app.conf.task_queues = [Queue(name, durable=True) for name in ("orders", "timers", "sweeps")]
 app.conf.task_routes = {
     "orders.create_orders": {"queue": "orders"},
     "orders.expire_orders": {"queue": "timers"},

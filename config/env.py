@@ -72,9 +72,7 @@ def integer(name: str, default: int, *, low: int = 0, high: int = 2**31 - 1) -> 
     return _read(name, default, parse)
 
 
-def seconds(
-    name: str, default: float, *, low: float = 0.05, high: float = 7 * 86400
-) -> float:
+def seconds(name: str, default: float, *, low: float = 0.05, high: float = 7 * 86400) -> float:
     """A time in seconds; fractions are allowed."""
 
     def parse(raw: str) -> float:
@@ -128,9 +126,7 @@ def url(name: str, default: str, schemes: Iterable[str]) -> str:
     def parse(raw: str) -> str:
         parts = urlsplit(raw)  # Raises ValueError for a malformed address.
         if parts.scheme not in schemes:
-            raise ValueError(
-                f"must start with {' or '.join(s + '://' for s in schemes)}"
-            )
+            raise ValueError(f"must start with {' or '.join(s + '://' for s in schemes)}")
         if not (parts.hostname or parts.path.strip("/")):
             raise ValueError("names no host")
         _ = parts.port  # Raises ValueError for a port that is no number.

@@ -81,12 +81,14 @@ class Supervisor:
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
         """Note signals instead of being interrupted by them; everything that waits looks there."""
-        before = {number: signal.signal(number, self._note) for number in SIGNALS}
+        for number in SIGNALS:
+            signal.signal(number, self._note)
         try:
             yield
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            # Everything is stopped, so one that comes now is too late to mean anything.
+            for number in SIGNALS:
+                signal.signal(number, signal.SIG_IGN)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         # Wrappers often pass on what the terminal has sent already: that isn't a second Ctrl-C.
@@ -131,6 +133,8 @@ class Supervisor:
             shell=False,
             stdin=subprocess.DEVNULL,
             cwd=embedded.BASE_DIR,
+            # What a process says is to be seen when it says it.
+            env=os.environ | {"PYTHONUNBUFFERED": "1"},
             pass_fds=child.fds,
             **pipes,
         )

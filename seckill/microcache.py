@@ -16,16 +16,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from django.conf import settings
-from django.core.signals import setting_changed
-from django.dispatch import receiver
-from django.http import HttpRequest
-from django.utils.translation import get_language_from_request
 
-from seckill.csrf_hole import CSRF_MARKER, cookie
+from seckill import languages
+from seckill.csrf_hole import CSRF_MARKER
 from seckill.public_page import STALE_IF_ERROR, Head, Headers, Message, Page, Pairs, Send, Sniffer
 
 __all__ = ["CSRF_MARKER", "STALE_IF_ERROR", "MicroCache", "django_language"]
@@ -360,22 +356,4 @@ def _forwarded_headers() -> tuple[bytes, ...]:
 
 def django_language(headers: Headers) -> str:
     """The language that Django's LocaleMiddleware chooses for a visitor (no path prefixes)."""
-    chosen = cookie(headers, settings.LANGUAGE_COOKIE_NAME) or ""
-    accepted = headers.get(b"accept-language", b"").decode("latin-1")
-    # Django looks at 500 characters; what is longer is not worth the memory either.
-    choose = _language if len(chosen) + len(accepted) < 500 else _language.__wrapped__
-    return choose(chosen, accepted)
-
-
-@lru_cache(maxsize=1024)
-def _language(chosen: str, accepted: str) -> str:
-    request = HttpRequest()
-    request.COOKIES[settings.LANGUAGE_COOKIE_NAME] = chosen
-    request.META["HTTP_ACCEPT_LANGUAGE"] = accepted
-    return get_language_from_request(request)
-
-
-@receiver(setting_changed)
-def _forget_languages(*, setting: str, **_: object) -> None:
-    if setting.startswith("LANGUAGE"):
-        _language.cache_clear()
+    return languages.choose(headers.get(b"accept-language", b""), headers.get(b"cookie", b""))

@@ -17,6 +17,7 @@ from inventory.models import FlashSale
 from seckill.management.errors import EXPECTED, explain
 
 FAILED, WRONG_USE, DRIFT = 1, 2, 3
+INTERRUPTED = 130  # Ctrl-C, as shells number it
 EXAMPLES = "examples:"
 
 
@@ -68,6 +69,12 @@ class BaseCommand(DjangoCommand):
             if options.get("traceback"):
                 raise
             self._end(error)
+        except BrokenPipeError:
+            # Whoever read the output has seen enough (`| head`); the rest goes nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(FAILED)
+        except KeyboardInterrupt:
+            sys.exit(INTERRUPTED)
         return None
 
     def _end(self, error: CommandError) -> None:

@@ -19,6 +19,7 @@ from config import embedded, embedded_redis, env, processes
 from config.supervise import Child, Ended, Stopped, Supervisor, clear_stale
 from seckill.management import static
 from seckill.management.cli import WRONG_USE, BaseCommand, Failed
+from seckill.management.demo import is_foreign_shop
 from seckill.management.migrations import is_migrated
 
 READY_WITHIN = 60.0
@@ -141,6 +142,11 @@ class _Shop:
             static.note_collected(root)
 
     def _seed(self) -> dict[str, Any]:
+        foreign = not settings.EMBEDDED_DATABASE and is_foreign_shop()
+        connection.close()
+        if foreign:
+            self.supervisor.say("no demo shop: the database has products of its own")
+            return {}
         with tempfile.TemporaryFile() as answer:
             self._step("seed", "seed_demo", "--json", stdout=answer)
             answer.seek(0)
