@@ -1,17 +1,18 @@
 """The websockets, through the real channel layer: who may listen, what is told, what is borne."""
 
 import asyncio
+import gc
 import json
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any, TypeVar
 
 import pytest
-from asgiref.sync import sync_to_async
 from channels.layers import get_channel_layer
 from channels.testing import WebsocketCommunicator
 from django.conf import settings as django_settings
 from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
 from pytest_django.fixtures import Settings
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -28,7 +29,15 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 HOST = "localhost"
 OWN = f"http://{HOST}"
+T = TypeVar("T")
 Dial = Callable[..., Awaitable[WebsocketCommunicator]]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _free_connections() -> Iterator[None]:
+    """Threads of closed event loops leave connections that the collector has to find."""
+    yield
+    gc.collect()
 
 
 class Tab:
@@ -69,6 +78,18 @@ async def dial() -> AsyncIterator[Dial]:
     await layer.flush()
     await redis_clients.async_client().aclose()
     redis_clients.forget()
+
+
+async def rows(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Call what uses the database; its connection doesn't outlive the call."""
+
+    def work() -> T:
+        try:
+            return function(*args, **kwargs)
+        finally:
+            connection.close()
+
+    return await asyncio.to_thread(work)
 
 
 async def connected(socket: WebsocketCommunicator) -> Any:
@@ -187,13 +208,13 @@ async def test_me_says_hello_first(dial: Dial, tab: Tab) -> None:
 
 
 async def test_me_forwards_frames_of_its_buyer_and_of_nobody_else(dial: Dial, tab: Tab) -> None:
-    order: Order = await sync_to_async(OrderFactory)(user=tab.user)
-    foreign: Order = await sync_to_async(OrderFactory)()
-    await sync_to_async(Order.objects.all().update)(created_at="2020-01-01T00:00:00Z")
+    order: Order = await rows(OrderFactory, user=tab.user)
+    foreign: Order = await rows(OrderFactory)
+    await rows(Order.objects.all().update, created_at="2020-01-01T00:00:00Z")
     socket = await dial("/ws/v1/me", cookie=tab.cookie)
     await connected(socket)
 
-    await sync_to_async(notifications.push_orders)([foreign, order])
+    await rows(notifications.push_orders, [foreign, order])
 
     told = await frame(socket)
     assert told["type"] == "purchase.succeeded"
@@ -237,12 +258,12 @@ async def test_me_starts_with_the_present_state(
 
 
 async def test_me_snapshot_and_push_of_one_event_have_the_same_id(dial: Dial, tab: Tab) -> None:
-    order: Order = await sync_to_async(OrderFactory)(user=tab.user)
+    order: Order = await rows(OrderFactory, user=tab.user)
     socket = await dial("/ws/v1/me", cookie=tab.cookie)
     await connected(socket)
     first = await frame(socket)
 
-    await sync_to_async(notifications.push_orders)([order])
+    await rows(notifications.push_orders, [order])
 
     assert (await frame(socket))["id"] == first["id"]
 
@@ -251,7 +272,7 @@ async def test_me_misses_nothing_that_happens_while_it_connects(
     dial: Dial, tab: Tab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An order made after the snapshot was read, but before the socket is ready."""
-    order: Order = await sync_to_async(OrderFactory)(user=tab.user)
+    order: Order = await rows(OrderFactory, user=tab.user)
 
     def late(user_id: int) -> list[notifications.Frame]:
         notifications.push_orders([order])
@@ -268,13 +289,13 @@ async def test_me_misses_nothing_that_happens_while_it_connects(
 
 
 async def test_me_closes_when_its_session_signs_out(dial: Dial, tab: Tab) -> None:
-    other = await sync_to_async(Tab)(tab.user)
+    other = await rows(Tab, tab.user)
     leaving = await dial("/ws/v1/me", cookie=tab.cookie)
     staying = await dial("/ws/v1/me", cookie=other.cookie)
     await connected(leaving)
     await connected(staying)
 
-    await sync_to_async(tab.client.post)("/logout/")
+    await rows(tab.client.post, "/logout/")
 
     assert await close_code(leaving) == 4401
     assert await quiet(staying)
@@ -285,7 +306,7 @@ async def test_me_closes_when_the_account_is_shut(dial: Dial, tab: Tab) -> None:
     await connected(socket)
 
     tab.user.is_active = False
-    await sync_to_async(tab.user.save)()
+    await rows(tab.user.save)
 
     assert await close_code(socket) == 4401
 
@@ -297,7 +318,7 @@ async def test_me_looks_at_its_session_from_time_to_time(
     socket = await dial("/ws/v1/me", cookie=tab.cookie)
     await connected(socket)
 
-    await sync_to_async(User.objects.filter(pk=tab.user.pk).update)(is_active=False)
+    await rows(User.objects.filter(pk=tab.user.pk).update, is_active=False)
 
     assert await close_code(socket) == 4401
 
@@ -381,7 +402,7 @@ async def test_bad_message_gets_an_error_and_the_socket_lives(
     dial: Dial, message: dict[str, Any]
 ) -> None:
     socket = await dial("/ws/v1/sales/1")
-    await sync_to_async(FlashSaleFactory)(pk=1)
+    await rows(FlashSaleFactory, pk=1)
     await connected(socket)
 
     await socket.send_input({"type": "websocket.receive", **message})
@@ -437,14 +458,14 @@ async def test_sale_hello_tells_the_state(dial: Dial, sale: FlashSale) -> None:
 async def test_sale_tells_all_viewers_and_only_those_of_the_sale(
     dial: Dial, sale: FlashSale
 ) -> None:
-    other: FlashSale = await sync_to_async(FlashSaleFactory)()
+    other: FlashSale = await rows(FlashSaleFactory)
     near = [await dial(f"/ws/v1/sales/{sale.pk}") for _ in range(2)]
     far = await dial(f"/ws/v1/sales/{other.pk}")
     for socket in [*near, far]:
         await connected(socket)
     news = notifications.sale_changed(sale.pk, "sale.back_in_stock", event=7)
 
-    await sync_to_async(notifications.push)([(notifications.sale_group(sale.pk), news)])
+    await rows(notifications.push, [(notifications.sale_group(sale.pk), news)])
 
     for socket in near:
         assert await frame(socket) == news
