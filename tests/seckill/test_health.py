@@ -1,5 +1,6 @@
 """Liveness, readiness, figures."""
 
+import gc
 import socket
 import time
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ def _end_threads() -> Iterator[None]:
     yield
     health._pool().shutdown()
     health._pool.cache_clear()
+    gc.collect()  # Only now are the connections of the ended threads closed.
 
 
 def test_livez_asks_no_back_end(
