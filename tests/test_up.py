@@ -222,16 +222,32 @@ def test_up_starts_again_what_dies(var: Path) -> None:
             # appendfsync everysec: what is killed now may lose the last second.
             wait_until(lambda: client.info("persistence")["aof_pending_bio_fsync"] == 0)
             client.execute_command("WAITAOF", 1, 0, 3000)
-        web, server = up.child("granian"), up.child("valkey-server")
+        web, server = up.child("-m granian"), up.child("valkey-server")
 
         server.kill()
         web.kill()
 
-        wait_until(lambda: up.child("granian").pid != web.pid and up.get("/readyz") == 200, 60)
+        wait_until(lambda: up.child("-m granian").pid != web.pid and up.get("/readyz") == 200, 60)
         assert up.state()["redis_url"] == url
         with redis.Redis.from_url(url) as client:
             assert client.get("kept") == b"yes"
         assert up.alive
+        up.signal(signal.SIGTERM)
+        assert up.wait() == 0
+        assert up.left() == []
+
+
+def test_up_runs_daphne_too(var: Path) -> None:
+    with running(var, WEB_SERVER="daphne", WEB_WORKERS="2", WORKERS="2") as up:
+        up.start("--no-demo").wait_ready()
+
+        commands = [_command(process) for process in psutil.Process(up.pid).children()]
+        assert sum("-m daphne" in command for command in commands) == 2
+        assert sum("-Q orders,sweeps" in command for command in commands) == 2
+        assert up.get("/readyz") == 200
+        up.child("-m daphne").kill()
+        wait_until(lambda: up.get("/readyz") == 200, 30)
+
         up.signal(signal.SIGTERM)
         assert up.wait() == 0
         assert up.left() == []
@@ -257,7 +273,7 @@ def test_up_stops_during_its_start(var: Path, step: str) -> None:
     with running(var) as up:
         up.start()
         if step == "ready":  # The web process is there, but the shop isn't ready yet.
-            wait_until(lambda: up.has("granian"), 60)
+            wait_until(lambda: up.has("-m granian"), 60)
         else:
             wait_until(lambda: (var / step).exists(), 60)
 
