@@ -17,6 +17,7 @@ from django.db import DatabaseError, OperationalError, transaction
 from django.db.models.functions import Now
 
 from inventory import services as inventory
+from inventory.faults import faultpoint
 from inventory.models import FlashSale
 from orders import insertion
 from orders.models import ENDED, Order, OrderEvent, Rejection, Status
@@ -118,6 +119,7 @@ def _create(sale_id: int, purchases: list[Purchase]) -> _Decided:
             purchases,
         )
         _write_events(made)
+        faultpoint("in_create")
     return _Decided(made, known)
 
 

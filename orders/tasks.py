@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError
 
 from inventory import keys
+from inventory.faults import faultpoint
 from inventory.gate import GateError
 from inventory.redis_clients import sync_client
 from orders import creation, repair, services
@@ -28,7 +29,9 @@ BATCH = 200  # purchases in one message
 def create_orders(sale_id: int, entries: Sequence[Sequence[Any]]) -> None:
     """`entries`: [[purchase_id, user_id, quantity], …]. What fails for good stays in the journal."""
     orders = creation.create_orders(sale_id=sale_id, purchases=creation.parse(entries))
+    faultpoint("after_commit")
     services.settle(sale_id, orders)
+    faultpoint("after_settle")
     services.tell_results(orders)
     start_timer(orders)
 
