@@ -17,6 +17,7 @@ from django.db.models.functions import Now
 
 from inventory import gate
 from inventory import services as inventory
+from inventory.faults import faultpoint
 from inventory.signals import announce
 from orders import notifications, priming
 from orders.models import LIVE, Order, OrderEvent, Status
@@ -115,6 +116,8 @@ def _expire_chunk() -> list[Order]:
             inventory.release(sale_id, units)
         for order in orders:
             order.status, order.restocked = Status.EXPIRED, True
+        faultpoint("in_expire")
+        transaction.on_commit(partial(faultpoint, "after_expire_commit"), robust=True)
         transaction.on_commit(partial(_after_change, orders), robust=True)
     return orders
 
