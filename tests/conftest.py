@@ -60,38 +60,48 @@ def _empty_redis(_redis: redis.Redis) -> Iterator[None]:
 
 # --- the database of Django's tests -------------------------------------------------------------
 @pytest.fixture(scope="session")
-def django_db_modify_db_settings(
-    django_db_modify_db_settings_parallel_suffix: None,
-) -> Iterator[None]:
-    """Called by pytest-django before it makes the test database."""
+def _postgres() -> Iterator[Postgres | None]:
+    """This worker's PostgreSQL, for Django's tests and for the stacks; it ends after both."""
     server = environment.back_ends().postgres
     if server:
         server.start()
-    elif settings.DATABASES["default"]["ENGINE"].endswith("sqlite3"):
-        # A file: the database in memory that Django would take has no WAL and other locks.
-        test_settings = connections["default"].settings_dict["TEST"]
-        test_settings["NAME"] = str(this_run().directory / "test.sqlite3")
-    yield
+    yield server
     if server:
         server.stop()
 
 
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(
+    _postgres: Postgres | None, django_db_modify_db_settings_parallel_suffix: None
+) -> None:
+    """Called by pytest-django before it makes the test database."""
+    if settings.DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+        # A file: the database in memory that Django would take has no WAL and other locks.
+        test_settings = connections["default"].settings_dict["TEST"]
+        test_settings["NAME"] = str(this_run().directory / "test.sqlite3")
+
+
 # --- back ends for the product as real processes ------------------------------------------------
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    """This worker's own PostgreSQL; a test that kills or pauses it starts it again."""
+def _own_postgres(_postgres: Postgres | None) -> Iterator[Postgres]:
     with skip_if_missing():
-        server = environment.back_ends().postgres or Postgres()
-    server.start()
-    yield server
-    server.stop()
+        server = _postgres or Postgres()
+    yield server.start()
+    if server is not _postgres:
+        server.stop()
+
+
+@pytest.fixture
+def postgres(_own_postgres: Postgres) -> Iterator[Postgres]:
+    """This worker's own PostgreSQL; it runs when a test begins, whatever the last one did to it."""
+    yield from _revived(_own_postgres)
 
 
 @pytest.fixture(scope="session")
-def _migrated(postgres: Postgres) -> str:
+def _migrated(_own_postgres: Postgres) -> str:
     """The name of a database with all tables, to be copied."""
     name = "migrated"
-    stack = Stack({"DATABASE_URL": postgres.create_database(name)})
+    stack = Stack({"DATABASE_URL": _own_postgres.create_database(name)})
     stack.manage("migrate", "--no-input", "-v", "0")
     return name
 
@@ -136,6 +146,7 @@ def broker_url(request: pytest.FixtureRequest) -> Iterator[str]:
     vhost = f"test{next(_numbers)}"
     yield server.create_vhost(vhost)
     if server.is_running:
+        server.resume()
         server.ctl("delete_vhost", vhost)
 
 
@@ -172,6 +183,7 @@ def _revived(server: AnyService) -> Iterator[AnyService]:
     yield server.start()
     if server.is_running:
         server.resume()
+    server.start()  # Other fixtures clean up in it.
 
 
 class MakeStack(Protocol):

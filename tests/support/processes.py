@@ -134,8 +134,13 @@ def kill_family(pid: int) -> None:
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """A zombie is dead: it only waits for its parent, who may take its time."""
+    """A zombie is dead: it only waits for its parent, who may take its time.
+
+    But its other threads may still be ending, and with them its open sockets.
+    """
     try:
-        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return len(os.listdir(f"/proc/{process.pid}/task")) > 1
+        return bool(process.is_running())
+    except (psutil.NoSuchProcess, FileNotFoundError):
         return False

@@ -205,6 +205,7 @@ class Stack:
             return [sys.executable, "-m", "daphne", *place, "config.asgi:application"]
         options = ["--interface", "asgi", "--host", HOST, "--port", str(port), "--workers", "1"]
         options += ["--no-access-log", "--log-level", "warning", "--workers-kill-timeout", "10"]
+        options += ["--respawn-failed-workers"]  # As `manage.py up` has it.
         return [sys.executable, "-m", "granian", *options, "config.asgi:application"]
 
     def _worker(self, name: str, queues: str, concurrency: int) -> tuple[str, list[str]]:
