@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -55,10 +55,14 @@ class Up:
         return self.out.read_text()
 
     def wait_ready(self) -> "Up":
-        wait_until(lambda: "ready" in self.said() or not self.alive, READY_WITHIN)
-        assert self.alive, self.log.read_text()[-3000:]
+        self.wait_for(lambda: "ready" in self.said(), READY_WITHIN)
         self.note_family()
         return self
+
+    def wait_for(self, condition: Callable[[], object], timeout: float = 60) -> None:
+        """Wait while it runs; if it ends instead, the test fails with what it wrote."""
+        wait_until(lambda: condition() or not self.alive, timeout)
+        assert self.alive, self.log.read_text()[-3000:]
 
     @property
     def alive(self) -> bool:
@@ -273,9 +277,9 @@ def test_up_stops_during_its_start(var: Path, step: str) -> None:
     with running(var) as up:
         up.start()
         if step == "ready":  # The web process is there, but the shop isn't ready yet.
-            wait_until(lambda: up.has("-m granian"), 60)
+            up.wait_for(lambda: up.has("-m granian"))
         else:
-            wait_until(lambda: (var / step).exists(), 60)
+            up.wait_for(lambda: (var / step).exists())
 
         up.signal(signal.SIGINT)
         time.sleep(0.7)  # The second one is meant as one, not an echo of the first.
@@ -290,7 +294,7 @@ def test_up_stops_during_its_start(var: Path, step: str) -> None:
 def test_up_refuses_a_second_one_and_a_port_in_use(var: Path, tmp_path: Path) -> None:
     with running(var) as up, socket.socket() as taken:
         up.start("--no-demo")
-        wait_until(lambda: (var / "up.json").exists(), 30)
+        up.wait_for(lambda: (var / "up.json").exists())
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
 
