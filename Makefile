@@ -6,7 +6,7 @@ PYTHON = $(shell for python in .venv/bin/python python3.11 python3 python; do \
 	&& { command -v "$$python"; break; }; done)
 BOOTSTRAP = python="$(PYTHON)"; [ -n "$$python" ] || \
 	{ echo "Python 3.11 not found: install it, or put it on PATH" >&2; exit 1; }; \
-	"$$python" scripts/venv.py
+	"$$python" scripts/bootstrap.py
 BIN = .venv/bin
 # More workers than cores only make the tests wait for each other.
 TEST_WORKERS ?= 2

@@ -1,4 +1,4 @@
-"""Makes `.venv` and installs a lock file into it, only if that changed: `venv.py run|dev`.
+"""Makes `.venv` and installs a lock file into it, only if that changed: `bootstrap.py run|dev`.
 
 Needs nothing but Python 3.11. The development lock holds all of the run-time lock, so one `.venv`
 serves both, and neither undoes the other.
