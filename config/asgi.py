@@ -7,8 +7,6 @@ websockets → Channels. Nothing connects to a back end before the first request
 import asyncio
 import gc
 import os
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any
 
 import django
 
@@ -20,14 +18,11 @@ from django.conf import settings  # noqa: E402
 
 from config.pool import PooledDjango  # noqa: E402
 from config.static_files import static_application  # noqa: E402
+from seckill.asgi_types import Receive, Scope, Send  # noqa: E402
 from seckill.lane import Lane  # noqa: E402
 from seckill.microcache import MicroCache  # noqa: E402
 from seckill.publisher import publisher  # noqa: E402
 from seckill.routing import websocket_application  # noqa: E402
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Mapping[str, Any]]]
-Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 
 class Application:
@@ -56,7 +51,10 @@ class Application:
 
     async def _alive(self, send: Send) -> None:
         """Answered by the event loop itself, so it tells of the process and nothing else."""
-        headers = [(b"content-type", b"text/plain"), (b"cache-control", b"no-store")]
+        headers = [
+            *((b"content-type", b"text/plain"), (b"cache-control", b"no-store")),
+            (b"content-length", b"3"),
+        ]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": b"ok\n"})
 
@@ -71,10 +69,10 @@ class Application:
                 return
 
     async def _shut_down(self) -> None:
-        """Finish what was begun: waiting purchases, then their messages, then the threads."""
+        """Finish what was begun: purchases that wait, those of the forms, then their messages."""
         await self.lane.close()
-        await asyncio.to_thread(publisher.close)
         await asyncio.to_thread(self.pool.close)
+        await asyncio.to_thread(publisher.close)
 
 
 application = Application()

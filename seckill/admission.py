@@ -1,4 +1,4 @@
-"""The lane's way to the gate: whoever waits goes together in one call, what it admits in one message."""
+"""The lane's way to the gate: who waits goes in one call, what is admitted in one message."""
 
 import asyncio
 import logging
@@ -20,7 +20,11 @@ from seckill.services import note
 
 log = logging.getLogger(__name__)
 
-DEADLINE = 2.4  # seconds for one batch, however often the client repeats its call
+# Seconds. One batch, however often the client repeats its call; loading a gate within it.
+DEADLINE = 2.4
+PRIME_DEADLINE = 1.8
+# While somebody else loads the gate: how long to wait for that, and how often to look.
+PATIENCE, PAUSE = 1.0, 0.05
 
 Run = Callable[..., Awaitable[Any]]
 
@@ -37,11 +41,9 @@ class Admissions:
         self._run = run
         self._batcher: Batcher[int, Entry, Verdict] = Batcher(self._reserve)
         self._tasks: set[asyncio.Task[None]] = set()
-        # What the last call said about the window, by sale: (starts at, now) in ms.
-        self.windows: dict[int, tuple[int, int]] = {}
 
     def submit(self, sale_id: int, entry: Entry) -> "asyncio.Future[Verdict]":
-        """Raises batching.Full if too many wait already."""
+        """The verdict to come; NOT_OPEN tells "<start> <now>" in ms. Raises batching.Full."""
         return self._batcher.submit(sale_id, entry)
 
     async def close(self) -> None:
@@ -50,20 +52,32 @@ class Admissions:
     async def _reserve(self, sale_id: int, entries: list[Entry]) -> Sequence[Verdict]:
         async with asyncio.timeout(DEADLINE):
             reservation = await self._ask(sale_id, entries)
-            if any(v.admission is Admission.NOT_PRIMED for v in reservation.verdicts):
-                await self._run(prime, sale_id)
-                reservation = await self._ask(sale_id, entries)
-        verdicts = reservation.verdicts
-        for admission, number in Counter(v.admission for v in verdicts).items():
+            if not _is_primed(reservation):
+                reservation = await self._ask_again(sale_id, entries)
+        numbers = Counter(v.admission for v in reservation.verdicts)
+        for admission, number in numbers.items():
             _counters[admission].inc(number)
-        return self._publish(sale_id, entries, verdicts)
+        if Admission.RESERVED in numbers:
+            return self._publish(sale_id, entries, reservation.verdicts)
+        if Admission.NOT_OPEN in numbers:
+            return _with_window(reservation)
+        return reservation.verdicts
+
+    async def _ask_again(self, sale_id: int, entries: list[Entry]) -> Reservation:
+        """Load the gate first; if somebody else does that at the moment, wait a little."""
+        until = time.monotonic() + PATIENCE
+        while True:
+            loaded = await self._run(prime, sale_id, deadline=PRIME_DEADLINE)
+            reservation = await self._ask(sale_id, entries)
+            if loaded or _is_primed(reservation) or time.monotonic() > until:
+                return reservation
+            await asyncio.sleep(PAUSE)
 
     async def _ask(self, sale_id: int, entries: list[Entry]) -> Reservation:
         asked_at = time.monotonic()
         reservation = await gate.reserve_async(sale_id, entries)
         faultpoint("after_reserve")
         note(sale_id, reservation.level, asked_at=asked_at)
-        self.windows[sale_id] = (reservation.starts_at_ms, reservation.now_ms)
         if reservation.level.crossed:
             self._announce(sale_id, reservation.level)
         return reservation
@@ -79,10 +93,10 @@ class Admissions:
                 continue
             if entry.purchase_id in admitted:
                 answers[i] = Verdict(Admission.QUEUED, entry.purchase_id)
+                continue  # It asks for what it likes; admitted was the first.
             admitted[entry.purchase_id] = [entry.purchase_id, entry.user_id, entry.quantity]
         faultpoint("before_publish")
-        if admitted:
-            publisher.put(sale_id, list(admitted.values()))
+        publisher.put(sale_id, list(admitted.values()))
         return answers
 
     def _announce(self, sale_id: int, level: gate.Level) -> None:
@@ -95,6 +109,15 @@ class Admissions:
         task = asyncio.get_running_loop().create_task(tell())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _is_primed(reservation: Reservation) -> bool:
+    return all(v.admission is not Admission.NOT_PRIMED for v in reservation.verdicts)
+
+
+def _with_window(reservation: Reservation) -> list[Verdict]:
+    told = Verdict(Admission.NOT_OPEN, f"{reservation.starts_at_ms} {reservation.now_ms}")
+    return [told if v.admission is Admission.NOT_OPEN else v for v in reservation.verdicts]
 
 
 def _announce(sale_id: int, level: gate.Level) -> None:

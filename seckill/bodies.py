@@ -4,7 +4,8 @@ import asyncio
 
 import msgspec
 
-from seckill.replies import Receive, Refused, Request
+from seckill.asgi_types import Receive
+from seckill.replies import Refused, Request
 
 LARGEST = 4096  # bytes
 DEADLINE = 2.5  # seconds
@@ -38,7 +39,7 @@ async def read_quantity(request: Request, receive: Receive) -> int:
 
 
 async def _read(receive: Receive) -> bytes:
-    body = b""
+    body: bytes = b""
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs
 from uuid import UUID
 
 import msgspec
-from django.db import DatabaseError
+from django.db import Error as DatabaseError
 from django.utils import translation
 
 from inventory.gate import Admission, Entry, GateError, Verdict
@@ -29,15 +29,15 @@ from orders.models import Rejection
 from orders.presentation import order_json, rfc3339
 from seckill import languages, tokens
 from seckill.admission import Admissions, Run
+from seckill.asgi_types import App, Receive, Scope, Send
 from seckill.batching import BatchError
 from seckill.bodies import read_quantity
 from seckill.outcomes import Outcomes, Unavailable
 from seckill.pacing import Pace
-from seckill.replies import Receive, Refused, Request, Scope, Send, send_json, send_problem
+from seckill.replies import Refused, Request, send_json, send_problem
 from seckill.services import Outcome, throttle
 from seckill.sessions import session_user
 
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Endpoint = Callable[[Request, Scope, Receive, Send], Awaitable[None]]
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,8 @@ class Lane:
         self._pace = Pace()
 
     async def close(self) -> None:
-        """Let those who wait for the gate have their answer."""
+        """Let those who wait have their answer: from the gate, or the state as it is."""
+        self._outcomes.close()
         await self._admissions.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -81,27 +82,33 @@ class Lane:
         if scope["type"] == "http" and path.startswith(PREFIX):
             parts = path[len(PREFIX) :].split("/")
             if len(parts) == 2 and parts[1] == "purchases":
-                await self._answer(self._buy, "POST", scope, receive, send)
+                await self._answer(self._buy, ("POST",), scope, receive, send)
                 return
             if len(parts) == 3 and parts[1] == "purchases":
-                await self._answer(self._show, "GET", scope, receive, send)
+                await self._answer(self._show, ("GET", "HEAD"), scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
     async def _answer(
-        self, endpoint: Endpoint, method: str, scope: Scope, receive: Receive, send: Send
+        self,
+        endpoint: Endpoint,
+        methods: tuple[str, ...],
+        scope: Scope,
+        receive: Receive,
+        send: Send,
     ) -> None:
         request = Request(scope)
         try:
-            if scope["method"] != method:
-                raise Refused("method_not_allowed", headers=[(b"allow", method.encode())])
+            if scope["method"] not in methods:
+                allow = ", ".join(methods).encode()
+                raise Refused("method_not_allowed", headers=[(b"allow", allow)])
             await endpoint(request, scope, receive, send)
         except Refused as refused:
             await self._refuse(request, refused, send)
         except FlashSale.DoesNotExist:
             await self._refuse(request, Refused("not_found"), send)
         except BUSY as error:
-            log.warning("%s %s: %r", method, scope["path"], error)
+            log.warning("%s %s: %r", scope["method"], scope["path"], error)
             await self._refuse(request, Refused("unavailable"), send)
 
     async def _refuse(self, request: Request, refused: Refused, send: Send) -> None:
@@ -116,7 +123,7 @@ class Lane:
         quantity = await read_quantity(request, receive)
         if marks.refuses(sale_id):
             raise Refused("sold_out")
-        if wait := throttle.hit(token.user_id):
+        if wait := throttle().hit(token.user_id):
             raise Refused("rate_limited", wait=wait)
         entry = Entry(token.user_id, str(token.purchase_id), quantity)
         async with asyncio.timeout(DEADLINE):
@@ -135,12 +142,13 @@ class Lane:
             )
         elif admission is Admission.ENDED:
             if detail != "o":
-                raise Refused(_code_of(detail))
+                # Whatever the cause was, this request is in order: it comes too late.
+                raise Refused(_code_of(detail), status=409)
             await self._accepted(
                 request, sale_id, entry.purchase_id, send, replayed=True, ended=True
             )
         else:
-            raise self._refusal(sale_id, admission, detail)
+            raise _refusal(admission, detail)
 
     async def _accepted(
         self,
@@ -163,31 +171,22 @@ class Lane:
         )
         await send_json(send, request, body, status=200 if ended else 202, headers=headers)
 
-    def _refusal(self, sale_id: int, admission: Admission, detail: str) -> Refused:
-        if admission is Admission.THROTTLED:
-            return Refused("rate_limited", wait=int(detail) / 1000)
-        if admission is Admission.NOT_OPEN:
-            starts_ms, now_ms = self._admissions.windows[sale_id]
-            starts_at = datetime.fromtimestamp(starts_ms / 1000, tz=UTC)
-            wait = max(0, starts_ms - now_ms) / 1000
-            return Refused("not_open", wait=wait, starts_at=rfc3339(starts_at))
-        return Refused(_PLAIN_REFUSALS[admission])
-
     # --- GET purchase -----------------------------------------------------------------------------
 
-    async def _show(self, request: Request, scope: Scope, _receive: Receive, send: Send) -> None:
+    async def _show(self, request: Request, scope: Scope, receive: Receive, send: Send) -> None:
         sale_id = _sale_id(scope["path"])
         purchase_id = _purchase_id(scope["path"])
         until = time.monotonic() + _wait(scope["query_string"])
         async with asyncio.timeout(DEADLINE):
             user_id, own = await self._asker(request, sale_id)
-        look = partial(
-            self._look, sale_id, purchase_id, user_id=user_id, owned=own == purchase_id
-        )
-        outcome = await look()
-        while outcome.status == "queued" and (left := until - time.monotonic()) > 0:
-            await self._outcomes.news(sale_id, purchase_id, left)
+            mine = own == purchase_id
+            look = partial(self._look, sale_id, purchase_id, user_id=user_id, owned=mine)
             outcome = await look()
+        if outcome.status == "queued" and until > time.monotonic():
+            async with self._outcomes.waiter(sale_id, purchase_id, receive) as news:
+                while outcome.status == "queued" and await news(until - time.monotonic()):
+                    async with asyncio.timeout(DEADLINE):
+                        outcome = await look()
         await send_json(send, request, self._outcome_body(request, purchase_id, outcome))
 
     async def _asker(self, request: Request, sale_id: int) -> tuple[int, UUID | None]:
@@ -200,13 +199,8 @@ class Lane:
             raise Refused("login_required", headers=[(b"www-authenticate", b"Bearer")])
         return user_id, None
 
-    async def _look(
-        self, sale_id: int, purchase_id: UUID, *, user_id: int, owned: bool
-    ) -> Outcome:
-        async with asyncio.timeout(DEADLINE):
-            outcome = await self._outcomes.get(
-                sale_id, purchase_id, user_id=user_id, owned=owned
-            )
+    async def _look(self, sale_id: int, purchase_id: UUID, *, user_id: int, owned: bool) -> Outcome:
+        outcome = await self._outcomes.get(sale_id, purchase_id, user_id=user_id, owned=owned)
         if outcome is None:
             raise Refused("not_found")
         return outcome
@@ -253,8 +247,22 @@ def _wait(query: bytes) -> float:
     """Seconds of a long poll; what isn't a number counts as none."""
     if not query:
         return 0.0
-    text = parse_qs(query.decode("latin-1"), max_num_fields=20).get("wait", ["0"])[-1]
+    try:
+        text = parse_qs(query.decode("latin-1"), max_num_fields=20).get("wait", ["0"])[-1]
+    except ValueError:  # Too many fields.
+        return 0.0
     return min(float(text), LONGEST_WAIT) if _SECONDS.fullmatch(text) else 0.0
+
+
+def _refusal(admission: Admission, detail: str) -> Refused:
+    if admission is Admission.THROTTLED:
+        return Refused("rate_limited", wait=int(detail) / 1000)
+    if admission is Admission.NOT_OPEN:
+        starts_ms, now_ms = map(int, detail.split())
+        starts_at = datetime.fromtimestamp(starts_ms / 1000, tz=UTC)
+        wait = max(0, starts_ms - now_ms) / 1000
+        return Refused("not_open", wait=wait, starts_at=rfc3339(starts_at))
+    return Refused(_PLAIN_REFUSALS[admission])
 
 
 def _code_of(result: str) -> str:

@@ -14,21 +14,19 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
 
 from seckill import languages
+from seckill.asgi_types import App, Message, Receive, Scope, Send
 from seckill.csrf_hole import CSRF_MARKER
-from seckill.public_page import STALE_IF_ERROR, Head, Headers, Message, Page, Pairs, Send, Sniffer
+from seckill.public_page import STALE_IF_ERROR, Head, Headers, Page, Pairs, Sniffer
 
 __all__ = ["CSRF_MARKER", "STALE_IF_ERROR", "MicroCache", "django_language"]
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Url = tuple[Any, ...]
 Key = tuple[Url, tuple[Any, ...] | None]
 

@@ -2,14 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
 
 from inventory import gate
 from inventory.gate import Trace
+from inventory.redis_clients import RedisNotConfigured
 from orders.models import Order
-from seckill.batching import BatchError, Batcher
+from seckill.asgi_types import Receive
+from seckill.batching import Batcher, BatchError
 from seckill.services import Outcome, outcome_of
 from seckill.watch import Watch
 
@@ -31,7 +34,7 @@ class Outcomes:
         self._run = run
         self._traces: Batcher[int, str, Trace] = Batcher(self._ask_gate)
         self._orders: Batcher[None, UUID, Order | None] = Batcher(self._ask_database)
-        self._watch = Watch(gate.traces_async)
+        self._watch = Watch(self._ask_gate)
 
     async def get(
         self, sale_id: int, purchase_id: UUID, *, user_id: int, owned: bool
@@ -53,15 +56,38 @@ class Outcomes:
             raise Unavailable
         return None
 
-    async def news(self, sale_id: int, purchase_id: UUID, timeout: float) -> None:
-        """Wait for news of a queued purchase, at most `timeout` seconds."""
-        await self._watch.wait(sale_id, str(purchase_id), timeout)
+    @asynccontextmanager
+    async def waiter(
+        self, sale_id: int, purchase_id: UUID, receive: Receive
+    ) -> AsyncIterator[Callable[[float], Awaitable[bool]]]:
+        """Gives a function that waits for news of a queued purchase, at most so many seconds.
+
+        Its result: may it be asked again? Not after the time, the client or the process has gone.
+        """
+        gone = asyncio.create_task(_leaves(receive))
+
+        async def news(timeout: float) -> bool:
+            if gone.done() or timeout <= 0:
+                return False
+            await self._watch.wait(sale_id, str(purchase_id), timeout, unless=gone)
+            return not self._watch.closed
+
+        try:
+            yield news
+        finally:
+            gone.cancel()
+
+    def close(self) -> None:
+        """Nobody waits for news any more."""
+        self._watch.close()
 
     async def _trace(self, sale_id: int, purchase_id: UUID) -> Trace | None:
         """None = the gate is away."""
         try:
-            return await self._traces.submit(sale_id, str(purchase_id))
-        except (gate.GateError, BatchError, TimeoutError) as error:
+            # With its wait for the question before it, so that time is left for the database.
+            async with asyncio.timeout(DEADLINE):
+                return await self._traces.submit(sale_id, str(purchase_id))
+        except (gate.GateError, RedisNotConfigured, BatchError, TimeoutError) as error:
             log.warning("outcome of %s: the gate is away: %s", purchase_id, error)
             return None
 
@@ -71,13 +97,22 @@ class Outcomes:
         except (BatchError, TimeoutError) as error:
             raise Unavailable from error
 
-    async def _ask_gate(self, sale_id: int, ids: list[str]) -> Sequence[Trace]:
+    async def _ask_gate(self, sale_id: int, ids: Sequence[str]) -> Sequence[Trace]:
         async with asyncio.timeout(DEADLINE):
             return await gate.traces_async(sale_id, ids)
 
     async def _ask_database(self, _key: None, ids: list[UUID]) -> Sequence[Order | None]:
         found: dict[UUID, Order] = await self._run(_orders, ids, deadline=DEADLINE)
         return [found.get(purchase_id) for purchase_id in ids]
+
+
+async def _leaves(receive: Receive) -> None:
+    """Return when the client has gone."""
+    for _ in range(3):
+        if (await receive())["type"] == "http.disconnect":
+            return
+    # A server that repeats the empty body for ever doesn't tell of clients.
+    await asyncio.get_running_loop().create_future()
 
 
 def _orders(ids: list[UUID]) -> dict[UUID, Order]:

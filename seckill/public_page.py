@@ -10,13 +10,11 @@ a hash of his secret, so a 304 never revives a page whose token has become inval
 import hashlib
 import os
 import re
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
+from seckill.asgi_types import Message, Send
 from seckill.csrf_hole import CSRF_MARKER, visitor
 
-Message = MutableMapping[str, Any]
-Send = Callable[[Message], Awaitable[None]]
 Headers = Mapping[bytes, bytes]
 Pairs = list[tuple[bytes, bytes]]
 

@@ -9,8 +9,7 @@ import atexit
 import logging
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from celery import current_app
 from django.conf import settings
@@ -27,7 +26,11 @@ published = Counter("seckill_purchases_published", "Purchases handed to the brok
 unpublished = Counter("seckill_purchases_unpublished", "Purchases left to the recovery sweep")
 
 Entry = list[Any]  # [purchase id, user id, quantity]
-Send = Callable[[int, list[Entry]], None]
+
+
+class Send(Protocol):
+    def __call__(self, sale_id: int, entries: list[Entry]) -> None: ...
+    def close(self) -> None: ...
 
 
 class Sender:
@@ -64,7 +67,7 @@ class Publisher:
     """Takes purchases without ever blocking; its thread sends them, several to a message."""
 
     def __init__(self, send: Send | None = None) -> None:
-        self._send = send or Sender()
+        self._send: Send = send or Sender()
         self._condition = threading.Condition()
         self._waiting: dict[int, list[tuple[float, Entry]]] = {}
         self._count = 0
@@ -72,9 +75,10 @@ class Publisher:
         self._closed = False
 
     def put(self, sale_id: int, entries: list[Entry]) -> None:
+        """Queue what the journal has already; not after `close`, nor if too many wait."""
         now = time.monotonic()
         with self._condition:
-            if self._count + len(entries) > MAX_WAITING:
+            if self._closed or self._count + len(entries) > MAX_WAITING:
                 unpublished.inc(len(entries))
                 return
             self._waiting.setdefault(sale_id, []).extend((now, entry) for entry in entries)
@@ -99,6 +103,12 @@ class Publisher:
             thread.join(timeout)
 
     def _work(self) -> None:
+        try:
+            self._send_all()
+        finally:
+            self._send.close()
+
+    def _send_all(self) -> None:
         while True:
             with self._condition:
                 while not self._count and not self._closed:

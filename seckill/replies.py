@@ -3,18 +3,13 @@
 import itertools
 import os
 import re
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from functools import lru_cache
 from typing import Any
 
 from django.utils import translation
 
 from seckill import problems
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Mapping[str, Any]]]
-Send = Callable[[Mapping[str, Any]], Awaitable[None]]
-Headers = list[tuple[bytes, bytes]]
+from seckill.asgi_types import Headers, Scope, Send
 
 JSON_HEADERS: Headers = [
     (b"content-type", b"application/json"),
@@ -28,12 +23,17 @@ _numbers = itertools.count(1)
 class Request:
     """The few headers that the lane looks at; looked up once, in one walk."""
 
-    __slots__ = ("accept", "authorization", "content_type", "cookie", "encoded", "id", "length")
+    __slots__ = (
+        *("accept", "authorization", "content_type", "cookie"),
+        *("encoded", "head_only", "id", "length"),
+    )
 
     def __init__(self, scope: Scope) -> None:
         self.accept = self.authorization = self.cookie = self.content_type = b""
-        self.length: bytes | None = None
+        # In HTTP/1 a header announces a body; later versions may send one without a word.
+        self.length: bytes | None = None if scope.get("http_version", "1.1")[0] == "1" else b"?"
         self.encoded = False
+        self.head_only = scope["method"] == "HEAD"
         self.id = b""
         for name, value in scope["headers"]:
             if name == b"authorization":
@@ -101,9 +101,7 @@ def _plain_problem(code: str, language: str) -> tuple[int, Headers, bytes]:
     return _problem(Refused(code), language)
 
 
-async def _send(
-    send: Send, request: Request, status: int, headers: Headers, body: bytes
-) -> None:
+async def _send(send: Send, request: Request, status: int, headers: Headers, body: bytes) -> None:
     await send(
         {
             "type": "http.response.start",
@@ -115,4 +113,4 @@ async def _send(
             ],
         }
     )
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.body", "body": b"" if request.head_only else body})

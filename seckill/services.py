@@ -3,11 +3,14 @@
 import logging
 import time
 from datetime import datetime, timedelta
+from functools import cache
 from typing import NamedTuple
 from uuid import UUID
 
 import uuid_utils.compat
 from django.conf import settings
+from django.core.signals import setting_changed
+from django.dispatch import receiver
 from django.utils import timezone
 
 from inventory import gate
@@ -25,9 +28,6 @@ log = logging.getLogger(__name__)
 
 # So long after the end of the sale a token still lets its buyer ask for the outcome.
 TOKEN_AFTERLIFE = timedelta(days=1)
-
-# One limiter for the form and for the lane; the gate's script holds the rate over all processes.
-throttle = Throttle(*settings.PURCHASE_RATE)
 
 
 class SaleClosed(Exception):
@@ -59,8 +59,24 @@ class Outcome(NamedTuple):
     order: Order | None = None
 
 
+@cache
+def throttle() -> Throttle:
+    """This process's limiter, by user id, for the form and for the lane.
+
+    Threads and the event loop share it: a race may let a try too many through to the gate, whose
+    script holds the rate over all processes.
+    """
+    return Throttle(*settings.PURCHASE_RATE)
+
+
+@receiver(setting_changed)
+def _forget_throttle(*, setting: str, **_: object) -> None:
+    if setting == "PURCHASE_RATE":
+        throttle.cache_clear()
+
+
 def issue_token(*, sale_id: int, user_id: int) -> IssuedToken:
-    """A token for one purchase, also before the start. Raises FlashSale.DoesNotExist, SaleClosed."""
+    """A token, also before the start. Raises FlashSale.DoesNotExist, SaleClosed."""
     sale = FlashSale.objects.get(pk=sale_id)
     if timezone.now() >= sale.ends_at:
         raise SaleClosed
@@ -84,7 +100,7 @@ def purchase(*, sale_id: int, user_id: int, quantity: int = 1) -> Purchase:
     purchase_id = uuid_utils.compat.uuid7()
     if marks.refuses(sale_id):
         return Purchase(purchase_id, Admission.SOLD_OUT)
-    if wait := throttle.hit(user_id):
+    if wait := throttle().hit(user_id):
         return Purchase(purchase_id, Admission.THROTTLED, wait)
     entry = gate.Entry(user_id, str(purchase_id), quantity)
     reservation = _reserve(sale_id, entry)
@@ -111,16 +127,16 @@ def note(sale_id: int, level: gate.Level, *, asked_at: float) -> None:
         marks.observe(sale_id, epoch=level.epoch, sold_out=level.sold_out, seen_at=asked_at)
 
 
-def _purchase(
-    purchase_id: UUID, verdict: gate.Verdict, reservation: gate.Reservation
-) -> Purchase:
+def _purchase(purchase_id: UUID, verdict: gate.Verdict, reservation: gate.Reservation) -> Purchase:
     admission, detail = verdict
     if admission in (Admission.QUEUED, Admission.ORDERED):
         return Purchase(UUID(detail), admission)
     if admission is Admission.THROTTLED:
         return Purchase(purchase_id, admission, int(detail) / 1000)
     if admission is Admission.NOT_OPEN:
-        starts_at = datetime.fromtimestamp(reservation.starts_at_ms / 1000, tz=timezone.get_default_timezone())
+        starts_at = datetime.fromtimestamp(
+            reservation.starts_at_ms / 1000, tz=timezone.get_default_timezone()
+        )
         wait = max(0, reservation.starts_at_ms - reservation.now_ms) / 1000
         return Purchase(purchase_id, admission, wait, starts_at)
     return Purchase(purchase_id, admission, result=detail)
