@@ -1,8 +1,8 @@
 """Places where a test run may make a process die. In any other run they do nothing at all.
 
 `FAULTPOINTS="after_reserve@3=/tmp/marker,in_create=/tmp/other"` together with `SECKILL_TESTING=1`:
-the process that reaches `after_reserve` for the third time is killed with SIGKILL, unless the marker
-file exists already; it is made first, so the process that takes its place lives.
+the process that reaches `after_reserve` for the third time is killed with SIGKILL, unless the
+marker file exists already; it is made first, so the process that takes its place lives.
 """
 
 import os

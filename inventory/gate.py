@@ -56,7 +56,7 @@ class Verdict(NamedTuple):
 
 
 class Level(NamedTuple):
-    """The stock after a call. `crossed`: this call made it reach 0 or leave 0. None = not primed."""
+    """The stock after a call, None = not primed. `crossed`: this call made it reach or leave 0."""
 
     epoch: int
     stock: int | None
@@ -75,7 +75,7 @@ class Reservation(NamedTuple):
 
 
 class Settlement(NamedTuple):
-    """What became of an admitted purchase. `code` is empty for an order, else the cause of rejection.
+    """What became of an admitted purchase. `code`: the cause of a rejection, empty for an order.
 
     `units_back`: units that return to the gate. `live_purchase_id`: the order that a duplicate met.
     """
@@ -234,7 +234,11 @@ def prime(
     buyers: Mapping[int, str],
     adjustments: Iterable[str],
 ) -> bool:
-    """Load the gate if it isn't loaded. `buyers`: user → "purchase|o", or "purchase|x" (no second try)."""
+    """Load the gate if it isn't loaded; True if this call did.
+
+    `buyers`: user → "purchase|o", or "purchase|x" (no second try). Raises GateError if Redis forgot
+    them before the gate was loaded.
+    """
     client = sync_client()
     staging = keys.staging(sale_id, os.urandom(8).hex())
     items: list[tuple[int, str]] = list(buyers.items())
@@ -243,7 +247,11 @@ def prime(
         pipe.hset(staging, mapping=cast(Any, dict(items[start : start + 5000])))
         pipe.expire(staging, 120)
         pipe.execute()
-    return bool(_run("prime", sale_id, [stock, *sale.args(), *adjustments], staging))
+    args = [stock, *sale.args(), len(buyers), *adjustments]
+    answer = int(_run("prime", sale_id, args, staging))
+    if answer < 0:
+        raise GateError(f"the buyers of sale {sale_id} got lost while its gate was loaded")
+    return bool(answer)
 
 
 def configure(sale_id: int, sale: SaleSettings) -> bool:
@@ -252,7 +260,7 @@ def configure(sale_id: int, sale: SaleSettings) -> bool:
 
 
 def due(sale_id: int, *, retry_after: float, limit: int = 1000) -> list[Due]:
-    """Journal entries older than `retry_after` seconds without an order; each is handed out once a try."""
+    """Journal entries without an order for `retry_after` seconds; each is handed out once a try."""
     reply = _run("due", sale_id, [int(retry_after * 1000), limit])
     rows = [reply[i : i + 5] for i in range(0, len(reply), 5)]
     return [Due(_text(p), int(u), int(q), int(attempt), int(age)) for p, u, q, attempt, age in rows]
@@ -318,9 +326,11 @@ def stocks(sale_ids: Sequence[int]) -> dict[int, int | None]:
     pipe = sync_client().pipeline(transaction=False)
     for sale_id in sale_ids:
         pipe.get(keys.of_sale(sale_id, "stock"))
+        pipe.exists(keys.of_sale(sale_id, "info"))
+    replies = pipe.execute()
     return {
-        sale_id: None if value is None else int(value)
-        for sale_id, value in zip(sale_ids, pipe.execute(), strict=True)
+        sale_id: int(stock) if stock is not None and info else None
+        for sale_id, stock, info in zip(sale_ids, replies[::2], replies[1::2], strict=True)
     }
 
 

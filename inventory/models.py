@@ -26,7 +26,7 @@ class Product(models.Model):
 
 
 class SaleState(StrEnum):
-    """What a shopper may do; `sold_out` needs the gate's stock as well as the sale's own columns."""
+    """What a shopper may do; `sold_out` needs the gate's stock as well as the sale's columns."""
 
     SCHEDULED = "scheduled"
     OPEN = "open"

@@ -22,7 +22,7 @@ from redis.retry import Retry
 
 _REPEATED = (RedisConnectionError, RedisTimeoutError)
 _lock = threading.Lock()
-_sync: dict[int, "redis.Redis[bytes]"] = {}
+_sync: dict[int, redis.Redis] = {}
 _async: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = weakref.WeakKeyDictionary()
 
 
@@ -47,7 +47,7 @@ def _url() -> str:
     return settings.REDIS_URL
 
 
-def sync_client() -> "redis.Redis[bytes]":
+def sync_client() -> redis.Redis:
     """This process's client; it keeps a pool of connections and may be used by many threads."""
     pid = os.getpid()
     client = _sync.get(pid)
@@ -64,7 +64,7 @@ def sync_client() -> "redis.Redis[bytes]":
     return client
 
 
-def async_client() -> "redis.asyncio.Redis[bytes]":
+def async_client() -> redis.asyncio.Redis:
     """The running event loop's client."""
     loop = asyncio.get_running_loop()
     client = _async.get(loop)
@@ -75,6 +75,15 @@ def async_client() -> "redis.asyncio.Redis[bytes]":
         )
         _async[loop] = client
     return client
+
+
+def _after_fork() -> None:
+    """Another thread of the parent may have held the lock at the moment of the fork."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def forget() -> None:

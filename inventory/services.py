@@ -1,19 +1,23 @@
 """Stock in the database, and a sale's settings. The gate follows; it is told after the commit."""
 
-import uuid
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from django.contrib.auth.models import AbstractBaseUser
+from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from inventory import gate
+from inventory.commits import after_commit
 from inventory.models import FlashSale, Product, StockAdjustment
-from inventory.signals import announce, sale_changed
+from inventory.signals import announce, gate_missing, sale_changed
+
+MOST_UNITS = 2_147_483_647  # what the column holds
 
 
 def create_sale(
@@ -78,6 +82,9 @@ def close_sale(sale_id: int) -> bool:
 
 
 def change_window(sale_id: int, *, starts_at: datetime, ends_at: datetime) -> bool:
+    """Raises ValidationError if the end isn't after the start."""
+    if ends_at <= starts_at:
+        raise ValidationError({"ends_at": _("The end must be after the start.")}, code="window")
     return _change(sale_id, "changed", starts_at=starts_at, ends_at=ends_at)
 
 
@@ -91,7 +98,7 @@ def _change(sale_id: int, kind: str, **columns: Any) -> bool:
     with transaction.atomic():
         changed = FlashSale.objects.filter(pk=sale_id).update(revision=F("revision") + 1, **columns)
         if changed:
-            transaction.on_commit(partial(_tell_gate, sale_id, kind), robust=True)
+            after_commit(_tell_gate, sale_id, kind)
     return bool(changed)
 
 
@@ -131,41 +138,49 @@ def adjust_stock(
 ) -> int:
     """Add units to a sale or take unsold ones out; returns the units really added or taken.
 
-    More goes to the database first, so that the gate never admits what isn't there. Less comes out of
-    the gate first, so that no admitted buyer loses a unit; what the database refuses goes back.
+    More goes to the database first, so that the gate never admits what isn't there. Less comes out
+    of the gate first, so that no admitted buyer loses a unit; what the database refuses goes back.
+    Raises ValidationError (an unknown sale and a gate that can't be loaded too), gate.GateError.
     """
-    if delta > 0:
-        return _top_up(sale_id, delta, reason, actor)
-    return _withdraw(sale_id, delta, reason, actor) if delta else 0
+    if not delta:
+        return 0
+    adjustment = StockAdjustment(
+        sale_id=sale_id, delta=delta, reason=reason, actor=cast(Any, actor)
+    )
+    _check(adjustment)
+    return _top_up(adjustment) if delta > 0 else _withdraw(adjustment)
 
 
-def _top_up(sale_id: int, delta: int, reason: str, actor: Any) -> int:
+def _check(adjustment: StockAdjustment) -> None:
+    sale = FlashSale.objects.filter(pk=adjustment.sale_id).first()
+    if sale is None:
+        raise ValidationError(_("There is no such sale."), code="unknown_sale")
+    if abs(adjustment.delta) + sale.quantity > MOST_UNITS:
+        raise ValidationError({"delta": _("Too many units.")}, code="too_many")
+    adjustment.clean_fields(exclude=["sale", "actor", "quantity_after"])
+
+
+def _top_up(adjustment: StockAdjustment) -> int:
     with transaction.atomic():
-        adjustment = _book(uuid.uuid4(), sale_id, delta, reason, actor)
-        transaction.on_commit(partial(apply_adjustment, adjustment), robust=True)
-    return delta
+        _book(adjustment)
+        after_commit(apply_adjustment, adjustment)
+    return adjustment.delta
 
 
-def _book(
-    adjustment_id: uuid.UUID, sale_id: int, delta: int, reason: str, actor: Any
-) -> StockAdjustment:
+def _book(adjustment: StockAdjustment) -> bool:
+    """Change the quantity and write it down; False if orders hold the units by now."""
+    sale_id, delta = adjustment.sale_id, adjustment.delta
     fitting = FlashSale.objects.filter(pk=sale_id, quantity__gte=F("allocated") - delta)
     if not fitting.update(quantity=F("quantity") + delta):
-        raise FlashSale.DoesNotExist(f"sale {sale_id} has no {-delta} unsold units")
-    after = FlashSale.objects.values_list("quantity", flat=True).get(pk=sale_id)
-    return StockAdjustment.objects.create(
-        id=adjustment_id,
-        sale_id=sale_id,
-        delta=delta,
-        quantity_after=after,
-        reason=reason,
-        actor=actor,
-    )
+        return False
+    adjustment.quantity_after = FlashSale.objects.values_list("quantity", flat=True).get(pk=sale_id)
+    adjustment.save(force_insert=True)
+    return True
 
 
 def apply_adjustment(adjustment: StockAdjustment) -> bool:
     """Tell the gate of a booked adjustment; False if it isn't primed yet (a sweep comes back)."""
-    level, _ = gate.adjust(adjustment.sale_id, str(adjustment.pk), adjustment.delta)
+    level, _moved = gate.adjust(adjustment.sale_id, str(adjustment.pk), adjustment.delta)
     if level.stock is None:
         return False
     StockAdjustment.objects.filter(pk=adjustment.pk).update(gate_applied_at=Now())
@@ -173,17 +188,34 @@ def apply_adjustment(adjustment: StockAdjustment) -> bool:
     return True
 
 
-def _withdraw(sale_id: int, delta: int, reason: str, actor: Any) -> int:
-    adjustment_id = uuid.uuid4()
-    level, moved = gate.adjust(sale_id, str(adjustment_id), delta)
+def _withdraw(adjustment: StockAdjustment) -> int:
+    """A crash between gate and database leaves the gate short of units until it is reconciled."""
+    sale_id = adjustment.sale_id
+    level, moved = _take_out(adjustment)
+    announce(sale_id, level=level)
     if not moved:
         return 0
-    try:
-        with transaction.atomic():
-            booked = _book(adjustment_id, sale_id, moved, reason, actor)
-            StockAdjustment.objects.filter(pk=booked.pk).update(gate_applied_at=Now())
-    except FlashSale.DoesNotExist:
-        gate.adjust(sale_id, f"{adjustment_id}:undo", -moved)
+    adjustment.delta = moved
+    with transaction.atomic():
+        booked = _book(adjustment)
+        if booked:
+            # Known to the gate, unless that was loaded anew just now from a higher quantity.
+            after_commit(apply_adjustment, adjustment)
+    if not booked:
+        level, _moved = gate.adjust(sale_id, f"{adjustment.pk}:undo", -moved)
+        announce(sale_id, level=level)
         return 0
-    announce(sale_id, level=level)
     return moved
+
+
+def _take_out(adjustment: StockAdjustment) -> tuple[gate.Level, int]:
+    """Loads the gate first if it isn't loaded; raises ValidationError if that is in vain."""
+    call = partial(gate.adjust, adjustment.sale_id, str(adjustment.pk), adjustment.delta)
+    level, moved = call()
+    if level.stock is None:
+        gate_missing.send(sender=None, sale_id=adjustment.sale_id)
+        level, moved = call()
+    if level.stock is None:
+        message = _("The stock of this sale is being loaded. Try again in a few seconds.")
+        raise ValidationError(message, code="not_primed")
+    return level, moved

@@ -6,6 +6,8 @@ from inventory.gate import Level
 
 # A sale's gate stock reached 0 or left 0. Arguments: sale_id (int), level (gate.Level).
 stock_crossed = Signal()
+# The gate of a sale is needed and isn't loaded. Arguments: sale_id (int).
+gate_missing = Signal()
 # A sale was opened, paused or closed by staff. Arguments: sale_id (int), kind (str, e.g. "paused").
 sale_changed = Signal()
 

@@ -1,8 +1,8 @@
-"""Sold-out marks: what this process believes of each sale, so that it can refuse without asking Redis.
+"""Sold-out marks: what this process believes of each sale, to refuse without asking Redis.
 
-A mark may only refuse, never admit, and only for SOLD_OUT_TTL; then one request asks the gate while
-the others are still refused. A mark of an older epoch never replaces a newer one, so a "sold out"
-that arrives late can't stick after stock came back.
+A mark may only refuse, never admit, and only for SOLD_OUT_TTL; shortly before that one request asks
+the gate while the others are still refused. A mark of an older epoch never replaces a newer one, so
+a "sold out" that arrives late can't stick after stock came back.
 """
 
 import threading
@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from django.conf import settings
 
-# While one request asks the gate, the others are refused at most so much longer, in seconds.
-PROBE_GRACE = 0.25
+# So long before the end of a mark one request asks the gate while the others are still refused: in
+# seconds, and as a part of SOLD_OUT_TTL at most.
+PROBE_BEFORE, PROBE_SHARE = 0.25, 0.25
 
 
 @dataclass(slots=True)
@@ -21,7 +22,7 @@ class Mark:
     epoch: int
     sold_out: bool
     seen_at: float
-    probed_at: float = 0.0
+    probed: bool = False
 
 
 class Marks:
@@ -37,19 +38,24 @@ class Marks:
         mark = self._marks.get(sale_id)
         if mark is None or not mark.sold_out:
             return False
-        now = self._clock()
-        if now - mark.seen_at < settings.SOLD_OUT_TTL:
+        ttl = settings.SOLD_OUT_TTL
+        age = self._clock() - mark.seen_at
+        if age < ttl - min(PROBE_BEFORE, PROBE_SHARE * ttl):
             return True
+        if age >= ttl:
+            return False
+        return not self._probes(mark)
+
+    def _probes(self, mark: Mark) -> bool:
+        """True for the one request that asks the gate."""
         with self._lock:
-            if now - mark.probed_at > PROBE_GRACE:
-                mark.probed_at = now
-                return False
-        return now - mark.seen_at < settings.SOLD_OUT_TTL + PROBE_GRACE
+            first, mark.probed = not mark.probed, True
+        return first
 
     def observe(self, sale_id: int, *, epoch: int, sold_out: bool, seen_at: float) -> bool:
         """Note what the gate or an event said; False if something newer is known already.
 
-        `seen_at`: the clock *before* the gate was asked, so that a slow answer isn't trusted longer.
+        `seen_at`: the clock *before* the gate was asked: a slow answer isn't trusted longer.
         """
         with self._lock:
             mark = self._marks.get(sale_id)

@@ -1,4 +1,4 @@
-"""The books of a sale, read from both sides: database and gate, at one moment as far as possible."""
+"""The books of a sale, read from both sides, database and gate, as nearly as possible at once."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -103,7 +103,7 @@ def remove_history(sale_id: int) -> None:
     sale = FlashSale.objects.select_for_update(no_key=True).get(pk=sale_id)
     OrderEvent.objects.filter(order__sale=sale).delete()
     for related in Order._meta.related_objects:
-        related.related_model._default_manager.filter(  # type: ignore[union-attr]
+        related.related_model._default_manager.filter(
             **{f"{related.field.name}__sale": sale}
         ).delete()
     sale.orders.all().delete()

@@ -101,6 +101,14 @@ def _gate(sale: FlashSale, books: accounting.Books) -> list[str]:
         found.append(f"gate stock is {books.gate}")
     if books.at_rest and books.drift:
         found.append(f"gate stock is {books.gate}, should be {books.right_stock}")
-    if books.at_rest and not books.in_flight and (stale := accounting.stale_buyers(sale.pk)):
-        found.append(f"{len(stale)} buyers are held up by orders that have ended")
+    if stale := _stale_buyers(sale.pk, books):
+        found.append(f"{stale} buyers are held up by orders that have ended")
     return found
+
+
+def _stale_buyers(sale_id: int, books: accounting.Books) -> int:
+    """Counts only if the gate stood still: an order that ends meanwhile would look the same."""
+    if not books.at_rest or books.in_flight:
+        return 0
+    stale = accounting.stale_buyers(sale_id)
+    return len(stale) if stale and gate.snapshot(sale_id).version == books.version else 0

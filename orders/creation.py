@@ -14,6 +14,7 @@ from uuid import UUID
 
 from django.contrib.auth import get_user_model
 from django.db import DatabaseError, OperationalError, transaction
+from django.db.models import F
 from django.db.models.functions import Now
 
 from inventory import services as inventory
@@ -25,6 +26,7 @@ from orders.models import ENDED, Order, OrderEvent, Rejection, Status
 log = logging.getLogger(__name__)
 
 ATTEMPTS = 5  # so often a single purchase may fail before it is rejected
+MOST_USERS, MOST_UNITS = 2**31 - 1, 2**15 - 1  # what the columns hold
 _RETRIED = {"40P01", "40001", "55P03"}  # deadlock, serialization failure, lock timeout
 
 
@@ -45,15 +47,21 @@ class _Decided(NamedTuple):
 
 
 def parse(entries: Iterable[Sequence[str | int]]) -> list[Purchase]:
-    """Read a message's entries; one that can't be read is logged and left out, the others are not touched."""
+    """Read a message's entries; one that makes no sense is logged and left out."""
     purchases = []
     for entry in entries:
         try:
             purchase_id, user_id, quantity = entry
-            purchases.append(Purchase(UUID(str(purchase_id)), int(user_id), int(quantity)))
-        except (TypeError, ValueError):
+            purchases.append(_purchase(UUID(str(purchase_id)), int(user_id), int(quantity)))
+        except (TypeError, ValueError, OverflowError):
             log.error("unreadable purchase in a message: %.200r", entry)
     return purchases
+
+
+def _purchase(purchase_id: UUID, user_id: int, quantity: int) -> Purchase:
+    if not (0 < user_id <= MOST_USERS and 0 < quantity <= MOST_UNITS):
+        raise ValueError("a column can't hold it")
+    return Purchase(purchase_id, user_id, quantity)
 
 
 def create_orders(*, sale_id: int, purchases: Sequence[Purchase]) -> list[Order]:
@@ -106,12 +114,10 @@ def with_retries(work: Callable[[], _Decided], *, tries: int = 4) -> _Decided:
 def _create(sale_id: int, purchases: list[Purchase]) -> _Decided:
     with transaction.atomic():
         sale, now = _sale_and_now(sale_id)
-        barred = _barred_by_rebuy(sale, purchases)
-        fresh = [p for p in purchases if p.user_id not in barred]
-        made = _insert(sale, now, fresh, Status.UNPAID)
-        known, duplicates = _met(sale, now, fresh, made)
-        refused = [p for p in purchases if p.user_id in barred]
-        made += duplicates + _insert(sale, now, refused, Status.REJECTED, Rejection.REBUY)
+        made = _insert(sale, now, purchases, Status.UNPAID)
+        _bar_second_tries(sale, made)
+        known, duplicates = _met(sale, now, purchases, made)
+        made += duplicates
         # The hot row comes last, so that it is locked for as short a time as possible.
         _allocate(
             sale_id,
@@ -150,24 +156,33 @@ def _insert(
     return insertion.insert_new(orders)
 
 
-def _barred_by_rebuy(sale: FlashSale, purchases: list[Purchase]) -> set[int | None]:
-    """Buyers who had their one try, in a sale that allows no second one."""
-    if sale.rebuy:
-        return set()
-    tried = Order.objects.filter(
-        sale=sale,
-        user__in=[p.user_id for p in purchases],
-        status__in=[*ENDED, Status.REFUNDED],
-    ).exclude(pk__in=[p.purchase_id for p in purchases])
-    return set(tried.values_list("user_id", flat=True))
+def _bar_second_tries(sale: FlashSale, made: list[Order]) -> None:
+    """Reject orders of buyers who had their one try, in a sale that allows no second one.
+
+    Only after the insert: that waits for a transaction in which the buyer's first order ends.
+    """
+    if sale.rebuy or not made:
+        return
+    over = Order.objects.filter(
+        sale=sale, user__in=[o.user_id for o in made], status__in=[*ENDED, Status.REFUNDED]
+    )
+    tried = set(over.values_list("user_id", flat=True))
+    refused = [order for order in made if order.user_id in tried]
+    for order in refused:
+        order.status, order.code = Status.REJECTED, Rejection.REBUY
+        order.gate_return = order.quantity
+    if refused:
+        Order.objects.filter(pk__in=[o.pk for o in refused]).update(
+            status=Status.REJECTED, code=Rejection.REBUY, gate_return=F("quantity")
+        )
 
 
 def _met(
-    sale: FlashSale, now: datetime, fresh: list[Purchase], made: list[Order]
+    sale: FlashSale, now: datetime, purchases: list[Purchase], made: list[Order]
 ) -> tuple[list[Order], list[Order]]:
     """What was not inserted: rows of an earlier delivery, and buyers who have a live order."""
     new = {order.pk for order in made}
-    left = [p for p in fresh if p.purchase_id not in new]
+    left = [p for p in purchases if p.purchase_id not in new]
     if not left:
         return [], []
     known = list(Order.objects.filter(pk__in=[p.purchase_id for p in left]))
@@ -177,7 +192,7 @@ def _met(
 
 
 def _allocate(sale_id: int, orders: list[Order], purchases: list[Purchase]) -> None:
-    """Take the units of all, or of those that fit in the order of arrival; the others are rejected."""
+    """Take the units of all, or of those that fit in the order of arrival; reject the others."""
     units = sum(order.quantity for order in orders)
     if not units or inventory.allocate(sale_id, units):
         return
@@ -197,7 +212,7 @@ def _reject_surplus(orders: list[Order], left: int) -> int:
             taken += order.quantity
             continue
         order.status, order.code = Status.REJECTED, Rejection.SOLD_OUT
-        # The gate had units too many: only what the row still had free goes back, the rest is no more.
+        # The gate had units too many: what the row still had free goes back, the rest is no more.
         order.gate_return = min(order.quantity, left - taken)
         refused.setdefault(order.gate_return, []).append(order.pk)
     for gate_return, ids in refused.items():
@@ -243,7 +258,7 @@ def _with_accounts(purchases: list[Purchase]) -> list[Purchase]:
 
 
 def _without_sale(sale_id: int, purchases: list[Purchase]) -> list[Order]:
-    """Answers for purchases of a sale that was deleted; there is nothing that a row could point at."""
+    """Answers for purchases of a sale that was deleted: there is nothing a row could point at."""
     log.error("sale %s is gone, %s purchases are rejected", sale_id, len(purchases))
     return [
         Order(

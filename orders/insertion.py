@@ -34,14 +34,14 @@ def new_order(
 
 
 def insert_new(orders: Sequence[Order]) -> list[Order]:
-    """Insert the orders that meet neither their own id nor a live order of their buyer; returns them."""
+    """Insert those that meet neither their own id nor a live order of their buyer; returns them."""
     if not orders:
         return []
     fields = Order._meta.concrete_fields
     row = f"({', '.join(['%s'] * len(fields))})"
-    columns = ", ".join(connection.ops.quote_name(field.column) for field in fields)
+    columns = ", ".join(connection.ops.quote_name(field.column or "") for field in fields)
     sql = (
-        f"INSERT INTO {connection.ops.quote_name(Order._meta.db_table)} ({columns})"  # noqa: S608
+        f"INSERT INTO {connection.ops.quote_name(Order._meta.db_table)} ({columns})"
         f" VALUES {', '.join([row] * len(orders))} ON CONFLICT DO NOTHING RETURNING id"
     )
     values = [

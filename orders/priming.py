@@ -1,4 +1,4 @@
-"""Loading a sale's gate from the database, when it isn't loaded (new, flushed, evicted, failed over)."""
+"""Loading a sale's gate from the database, when it isn't loaded (new, flushed, failed over)."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What brings everything back to rest after a crash: lost messages, lost releases, drift of the gate.
+"""What brings everything back to rest after a crash: lost messages, lost releases, drift.
 
 Each of these may run at any time, in any number of processes, during a sale. None waits, none locks
 a sale for longer than one statement.
@@ -32,9 +32,8 @@ RETIRED_AFTER = timedelta(days=7)  # then its keys leave Redis; the database ans
 
 
 def cared_for() -> list[int]:
-    """Sales that may have something under way."""
-    now = timezone.now()
-    active = FlashSale.objects.filter(starts_at__lte=now, ends_at__gte=now - AFTERCARE)
+    """Sales that may have something under way; also one whose start was moved to later."""
+    active = FlashSale.objects.filter(ends_at__gte=timezone.now() - AFTERCARE)
     return list(active.order_by("pk").values_list("pk", flat=True))
 
 
@@ -44,17 +43,19 @@ def cared_for() -> list[int]:
 def recover_reservations() -> Iterator[tuple[int, list[Purchase]]]:
     """Look after admitted purchases that got no order in time.
 
-    Yields (sale, purchases) to be queued again. Those that have a row are settled; those that failed
-    too often, or are too old, are rejected and their units returned.
+    Yields (sale, purchases) to be queued again. Those that have a row are settled; those that
+    failed too often, or are too old, are rejected and their units returned.
     """
     sale_ids = cared_for()
-    for sale_id, stock in gate.stocks(sale_ids).items():
-        if stock is None:
-            prime(sale_id)
-    for sale_id, waiting in gate.journal_sizes(sale_ids).items():
-        if waiting:
-            for batch in _recover(sale_id):
-                yield sale_id, batch
+    stocks, waiting = gate.stocks(sale_ids), gate.journal_sizes(sale_ids)
+    for sale_id in sale_ids:
+        try:
+            if stocks[sale_id] is None:
+                prime(sale_id)
+            if waiting[sale_id]:
+                yield from ((sale_id, batch) for batch in _recover(sale_id))
+        except Exception:  # One sale's trouble must not keep the others waiting.
+            log.exception("sale %s: reservations not recovered", sale_id)
 
 
 def _recover(sale_id: int) -> Iterator[list[Purchase]]:
@@ -67,10 +68,9 @@ def _recover(sale_id: int) -> Iterator[list[Purchase]]:
         services.tell_results(rows)
     decided = {str(order.pk) for order in rows}
     left = [entry for entry in due if entry.purchase_id not in decided]
-    hopeless = [entry for entry in left if _hopeless(entry)]
-    if hopeless:
-        _give_up(sale_id, hopeless)
     yield from _batches([entry for entry in left if not _hopeless(entry)])
+    if hopeless := [entry for entry in left if _hopeless(entry)]:
+        _give_up(sale_id, hopeless)
 
 
 def _hopeless(entry: gate.Due) -> bool:
@@ -117,7 +117,7 @@ def sweep_releases() -> int:
     return done
 
 
-# --- drift ------------------------------------------------------------------------------------------
+# --- drift ----------------------------------------------------------------------------------------
 
 
 def reconcile_sales() -> None:
@@ -177,14 +177,12 @@ def _reconcile_gate(sale_id: int, dry_run: bool) -> list[str]:
         return ["gate loaded"] if dry_run or prime(sale_id) else []
     if not dry_run:
         inventory.configure_gate(sale_id)
-    books = accounting.read(sale_id)
-    if not books.at_rest or books.drift == 0:
+    if not accounting.read(sale_id).at_rest:
         return []
     lines = _drop_stale_buyers(sale_id, dry_run)
-    if lines:
-        books = accounting.read(sale_id)
-        if not books.at_rest or books.drift == 0:
-            return lines
+    books = accounting.read(sale_id)
+    if not books.at_rest or books.drift == 0:
+        return lines
     return lines + _correct_stock(sale_id, books, dry_run)
 
 
@@ -205,7 +203,7 @@ def _drop_stale_buyers(sale_id: int, dry_run: bool) -> list[str]:
     return [f"released purchase {held.purchase_id}, whose order has ended" for held in stale]
 
 
-# --- a new start --------------------------------------------------------------------------------------
+# --- a new start ----------------------------------------------------------------------------------
 
 
 class NotResettable(Exception):

@@ -7,7 +7,6 @@ each may be repeated, and a sweep repairs its loss (orders/repair.py).
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -17,10 +16,12 @@ from django.db.models.functions import Now
 
 from inventory import gate
 from inventory import services as inventory
+from inventory.commits import after_commit
 from inventory.faults import faultpoint
+from inventory.models import FlashSale
 from inventory.signals import announce
 from orders import notifications, priming
-from orders.models import LIVE, Order, OrderEvent, Status
+from orders.models import LIVE, Order, OrderEvent, Rejection, Status
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ def cancel_order(order_id: UUID, *, actor: str, reason: str = "") -> bool:
 
 
 def refund_order(order_id: UUID, *, actor: str, restock: bool, reason: str = "") -> bool:
-    """Mark a paid order refunded; `restock` gives its units back. True for the one caller that did."""
+    """Mark a paid order refunded, once; `restock` gives its units back. True if this call did."""
     return _move(
         order_id,
         Q(status=Status.PAID),
@@ -70,11 +71,11 @@ def _move(order_id: UUID, condition: Q, event: OrderEvent, **columns: Any) -> bo
         if not Order.objects.filter(condition, pk=order_id).update(**columns):
             return False
         order = Order.objects.get(pk=order_id)
-        event.order, event.at = order, Now()  # type: ignore[assignment]
+        event.order, event.at = order, Now()
         event.save(force_insert=True)
         if order.restocked:
             inventory.release(order.sale_id, order.quantity)
-        transaction.on_commit(partial(_after_change, [order]), robust=True)
+        after_commit(_after_change, [order])
     return True
 
 
@@ -117,8 +118,8 @@ def _expire_chunk() -> list[Order]:
         for order in orders:
             order.status, order.restocked = Status.EXPIRED, True
         faultpoint("in_expire")
-        transaction.on_commit(partial(faultpoint, "after_expire_commit"), robust=True)
-        transaction.on_commit(partial(_after_change, orders), robust=True)
+        after_commit(faultpoint, "after_expire_commit")
+        after_commit(_after_change, orders)
     return orders
 
 
@@ -148,9 +149,7 @@ def give_back(orders: Sequence[Order]) -> int:
 
 def _give_back(sale_id: int, orders: Sequence[Order]) -> int:
     # A refund without restock frees the buyer, but no unit.
-    held = [
-        gate.Held(str(o.pk), o.user_id or 0, o.quantity if o.restocked else 0) for o in orders
-    ]
+    held = [gate.Held(str(o.pk), o.user_id or 0, o.quantity if o.restocked else 0) for o in orders]
     level = gate.release(sale_id, held)
     if level.stock is None:
         # The snapshot that loads the gate has these units already, unless it was taken before.
@@ -184,21 +183,41 @@ def settle(sale_id: int, orders: Sequence[Order]) -> bool:
     over = [o for o in orders if o.restocked]
     current = [o for o in orders if not o.restocked]
     try:
-        level = gate.settle(sale_id, _settlements(sale_id, current)) if current else None
-        if level is not None and level.stock is None:
-            priming.prime(sale_id)
-            return False
+        settled = not current or _settle(sale_id, current)
     except gate.GateError as error:
         log.warning("gate of sale %s is away, settling later: %s", sale_id, error)
         return False
-    if level is not None:
-        announce(sale_id, level=level)
+    except FlashSale.DoesNotExist:
+        log.error("sale %s is gone, and so is its gate", sale_id)
+        return False
     give_back(over)
+    return settled
+
+
+def _settle(sale_id: int, orders: Sequence[Order]) -> bool:
+    settlements = _settlements(sale_id, orders)
+    level = gate.settle(sale_id, settlements)
+    if level.stock is None:
+        priming.prime(sale_id)  # Its snapshot has these orders; what is in the journal comes again.
+        return False
+    announce(sale_id, level=level)
+    _free_buyers_of_ended(sale_id, settlements)
     return True
 
 
+def _free_buyers_of_ended(sale_id: int, settlements: Sequence[gate.Settlement]) -> None:
+    """An order may have ended while the gate was told that it is its buyer's live one."""
+    users = {s.live_purchase_id: s.user_id for s in settlements if s.live_purchase_id}
+    if not users:
+        return
+    ended = Order.objects.filter(pk__in=users).exclude(status__in=LIVE)
+    held = [gate.Held(str(pk), users[str(pk)], 0) for pk in ended.values_list("pk", flat=True)]
+    if held:
+        gate.release(sale_id, held)
+
+
 def _settlements(sale_id: int, orders: Sequence[Order]) -> list[gate.Settlement]:
-    met = [o.user_id for o in orders if o.code == "duplicate"]
+    met = [o.user_id for o in orders if o.code == Rejection.DUPLICATE]
     live = {}
     if met:
         rows = Order.objects.filter(sale_id=sale_id, user__in=met, status__in=LIVE)
@@ -209,7 +228,7 @@ def _settlements(sale_id: int, orders: Sequence[Order]) -> list[gate.Settlement]
             o.user_id or 0,
             o.code,
             o.gate_return,
-            live.get(o.user_id, "") if o.code == "duplicate" else "",
+            live.get(o.user_id or 0, "") if o.code == Rejection.DUPLICATE else "",
         )
         for o in orders
     ]

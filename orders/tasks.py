@@ -1,5 +1,9 @@
-"""Celery's way into the services. Parameters are what messages in flight carry: only add, with a default."""
+"""Celery's way into the services.
 
+Parameters are what messages in flight carry: only add some, with a default.
+"""
+
+import logging
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -8,6 +12,7 @@ from typing import Any
 from celery import shared_task
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
+from kombu.exceptions import OperationalError as BrokerError
 
 from inventory import keys
 from inventory.faults import faultpoint
@@ -15,6 +20,8 @@ from inventory.gate import GateError
 from inventory.redis_clients import sync_client
 from orders import creation, repair, services
 from orders.models import Order, Status
+
+log = logging.getLogger(__name__)
 
 BATCH = 200  # purchases in one message
 
@@ -27,7 +34,7 @@ BATCH = 200  # purchases in one message
     max_retries=4,
 )
 def create_orders(sale_id: int, entries: Sequence[Sequence[Any]]) -> None:
-    """`entries`: [[purchase_id, user_id, quantity], …]. What fails for good stays in the journal."""
+    """`entries`: [[purchase_id, user_id, quantity], …]. What fails stays in the journal."""
     orders = creation.create_orders(sale_id=sale_id, purchases=creation.parse(entries))
     faultpoint("after_commit")
     services.settle(sale_id, orders)
@@ -76,7 +83,10 @@ def start_timer(orders: Sequence[Order]) -> None:
     slot = math.ceil(max(deadlines).timestamp() / step)
     if _first_of_slot(slot):
         eta = datetime.fromtimestamp(slot * step, tz=UTC)
-        expire_orders.apply_async(eta=eta, ignore_result=True)
+        try:
+            expire_orders.apply_async(eta=eta, ignore_result=True)
+        except BrokerError as error:
+            log.warning("no timer for %s, the sweep has to do: %s", eta, error)
 
 
 def _first_of_slot(slot: int) -> bool:
