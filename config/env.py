@@ -1,4 +1,4 @@
-"""Typed, strict readers for environment variables. Every wrong value is told at once, one line each.
+"""Typed, strict readers for environment variables. All wrong values are told at once, a line each.
 
 A reader never raises: it remembers what is wrong and returns the default, so that one start
 shows all mistakes. `finish()` ends the process with exit code 2 if there were any.
@@ -16,6 +16,7 @@ import environ
 EXIT_CODE = 2
 
 T = TypeVar("T")
+N = TypeVar("N", int, float)
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
@@ -83,7 +84,7 @@ def seconds(name: str, default: float, *, low: float = 0.05, high: float = 7 * 8
     return _read(name, default, parse)
 
 
-def _between(value: Any, low: float, high: float) -> Any:
+def _between(value: N, low: float, high: float) -> N:
     if not low <= value <= high:
         raise ValueError(f"{value:g} is outside {low:g}–{high:g}")
     return value

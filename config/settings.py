@@ -1,4 +1,4 @@
-"""Settings. Everything that differs between machines comes from the environment (`.env.example`)."""
+"""Settings. What differs between machines comes from the environment (`.env.example`)."""
 
 import sys
 from datetime import timedelta
