@@ -100,7 +100,9 @@ class Up:
 
     def wait(self, timeout: float = 60) -> int:
         assert self.process
-        return self.process.wait(timeout)
+        code = self.process.wait(timeout)
+        sys.stdout.write(self.log.read_text()[-3000:])  # shown only if the test fails
+        return code
 
     def get(self, path: str) -> int:
         try:

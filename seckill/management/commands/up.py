@@ -18,7 +18,7 @@ from django.db import connection
 from config import embedded, embedded_redis, env, processes
 from config.supervise import Child, Ended, Stopped, Supervisor, clear_stale
 from seckill.management import static
-from seckill.management.cli import WRONG_USE, BaseCommand, Failed
+from seckill.management.cli import FAILED, WRONG_USE, BaseCommand, Failed
 from seckill.management.demo import is_foreign_shop
 from seckill.management.migrations import is_migrated
 
@@ -59,8 +59,10 @@ class Command(BaseCommand):
                 supervisor.watch()
             except Stopped:
                 pass
-            except Ended as error:
-                raise Failed(str(error)) from error
+            except (Ended, Failed) as error:
+                # A Ctrl-C also kills a process that is just being started: that is no failure.
+                if not supervisor.stopping:
+                    raise Failed(str(error), code=getattr(error, "returncode", FAILED)) from error
             finally:
                 supervisor.stop()
                 embedded.state_file().unlink(missing_ok=True)
