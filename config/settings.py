@@ -44,6 +44,7 @@ ADMIT_GIVE_UP_AFTER = env.seconds("ADMIT_GIVE_UP_AFTER", 300)
 CAPTCHA = env.choice("CAPTCHA", "altcha", ("altcha", "off"))
 PURCHASE_RATE = env.rate("PURCHASE_RATE", "10/10s")  # purchases per buyer and sale
 PAYMENT_PROVIDERS = env.words("PAYMENT_PROVIDERS", ["sandbox"])
+ORDER_BATCH = env.integer("ORDER_BATCH", 200, low=1, high=500)  # purchases in one message
 CURRENCY = "CNY"
 WEB_THREADS = env.integer("WEB_THREADS", 8, low=1, high=256)  # threads of one web process
 

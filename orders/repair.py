@@ -25,7 +25,6 @@ from orders.priming import prime
 
 log = logging.getLogger(__name__)
 
-BATCH = 200  # purchases that are queued again together
 ALONE_FROM = 3  # from this attempt on a purchase travels alone: one of its batch may be the culprit
 AFTERCARE = timedelta(days=2)  # so long after its end a sale is still looked after
 RETIRED_AFTER = timedelta(days=7)  # then its keys leave Redis; the database answers from then on
@@ -91,8 +90,8 @@ def _purchase(entry: gate.Due) -> Purchase:
 
 def _batches(entries: Sequence[gate.Due]) -> Iterator[list[Purchase]]:
     together = [_purchase(entry) for entry in entries if entry.attempt < ALONE_FROM]
-    for start in range(0, len(together), BATCH):
-        yield together[start : start + BATCH]
+    for start in range(0, len(together), settings.ORDER_BATCH):
+        yield together[start : start + settings.ORDER_BATCH]
     for entry in entries:
         if entry.attempt >= ALONE_FROM:
             yield [_purchase(entry)]

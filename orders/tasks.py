@@ -23,8 +23,6 @@ from orders.models import Order, Status
 
 log = logging.getLogger(__name__)
 
-BATCH = 200  # purchases in one message
-
 
 @shared_task(
     name="orders.create_orders",

@@ -15,7 +15,7 @@ from celery import current_app
 from django.conf import settings
 from prometheus_client import Counter
 
-from orders.tasks import BATCH, create_orders
+from orders.tasks import create_orders
 
 log = logging.getLogger(__name__)
 
@@ -125,9 +125,9 @@ class Publisher:
         """The longest waiting sale's next batch; sales take turns."""
         sale_id = next(iter(self._waiting))
         waiting = self._waiting.pop(sale_id)
-        if len(waiting) > BATCH:
-            self._waiting[sale_id] = waiting[BATCH:]
-        taken = waiting[:BATCH]
+        if len(waiting) > settings.ORDER_BATCH:
+            self._waiting[sale_id] = waiting[settings.ORDER_BATCH :]
+        taken = waiting[: settings.ORDER_BATCH]
         self._count -= len(taken)
         return sale_id, taken
 
