@@ -1,4 +1,4 @@
-"""The hot routes while a back end is away, hangs or refuses: an answer in time, and no lie in it."""
+"""The hot routes while a back end is away, hangs or refuses: answers in time, without a lie."""
 
 import threading
 import time
