@@ -1,0 +1,183 @@
+"""Batches on their way to the gate, and what a sold-out sale still asks of it."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+import uuid_utils.compat
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+
+from inventory import gate
+from inventory.models import FlashSale
+from inventory.soldout import marks
+from orders.models import Order
+from orders.services import expire_orders
+from seckill import admission as module
+from tests.factories import FlashSaleFactory, OrderFactory, UserFactory
+from tests.seckill.conftest import Shop, bearer, token_for
+from tests.support.asgi import Exchange
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Counted:
+    """Stands for gate.reserve_async; remembers how many came in each call."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[int] = []
+        self._real = gate.reserve_async
+        monkeypatch.setattr(gate, "reserve_async", self)
+
+    async def __call__(self, sale_id: int, entries: list[gate.Entry]) -> gate.Reservation:
+        self.calls.append(len(entries))
+        return await self._real(sale_id, entries)
+
+
+@pytest.fixture
+def gate_calls(monkeypatch: pytest.MonkeyPatch) -> Counted:
+    return Counted(monkeypatch)
+
+
+def exchanges(sale: FlashSale, number: int) -> list[Exchange]:
+    """Tries of as many buyers."""
+    target = f"/api/v1/sales/{sale.pk}/purchases"
+    return [
+        Exchange("POST", target, bearer(token_for(sale, user_id)))
+        for user_id in range(1, number + 1)
+    ]
+
+
+async def together(shop: Shop, asked: list[Exchange]) -> list[int]:
+    answers = await asyncio.gather(*(exchange.run(shop.lane) for exchange in asked))
+    return [answer.status for answer in answers]
+
+
+def test_who_comes_together_goes_in_one_call_and_one_message(
+    shop: Shop, gate_calls: Counted
+) -> None:
+    sale = FlashSaleFactory(primed=True, quantity=60)
+
+    statuses = shop.host.call(together(shop, exchanges(sale, 100)))
+
+    assert gate_calls.calls == [100]
+    assert (statuses.count(202), statuses.count(409)) == (60, 40)
+    shop.broker.work(60)
+    assert Order.objects.count() == 60
+    assert gate.snapshot(sale.pk).claims == {}
+
+
+def test_crossing_is_announced_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, int]] = []
+    monkeypatch.setattr(
+        module, "announce", lambda sale_id, *, level: told.append((sale_id, level.stock))
+    )
+    sale = FlashSaleFactory(primed=True, quantity=3)
+
+    for batch in (2, 2, 2):
+        shop.host.call(together(shop, exchanges(sale, 10)[-batch:]))
+
+    shop.host.call(shop.lane.close())
+    assert told == [] or told == [(sale.pk, 0)]
+    shop.host.call(together(shop, exchanges(sale, 4)))
+    assert len(told) <= 1
+
+
+@pytest.mark.slow
+def test_sold_out_asks_the_gate_once_per_ttl(
+    shop: Shop, gate_calls: Counted, settings: Settings
+) -> None:
+    settings.SOLD_OUT_TTL = 0.5
+    sale = FlashSaleFactory(primed=True, quantity=1, allocated=1)
+    asked = exchanges(sale, 500)
+    shop.host.call(together(shop, asked[:1]))
+    gate_calls.calls.clear()
+    begun = time.monotonic()
+
+    statuses: list[int] = []
+    while len(statuses) < 10_000:
+        statuses += shop.host.call(together(shop, asked))
+
+    assert set(statuses) == {409}
+    # Asked again a little before the mark runs out, so that nobody finds it gone.
+    periods = (time.monotonic() - begun) / (0.8 * settings.SOLD_OUT_TTL)
+    assert len(gate_calls.calls) <= 1 + periods
+
+
+def test_without_marks_every_refusal_asks_the_gate(
+    shop: Shop, gate_calls: Counted, settings: Settings
+) -> None:
+    """The control of the test above."""
+    settings.SOLD_OUT_TTL = 0
+    sale = FlashSaleFactory(primed=True, quantity=1, allocated=1)
+
+    shop.host.call(together(shop, exchanges(sale, 50)))
+    shop.host.call(together(shop, exchanges(sale, 50)))
+
+    assert sum(gate_calls.calls) == 100
+
+
+def test_stock_that_came_back_is_sold_within_the_ttl(shop: Shop, settings: Settings) -> None:
+    settings.SOLD_OUT_TTL = 0.5
+    settings.PURCHASE_RATE = (1000, 10.0)
+    sale = FlashSaleFactory(primed=True, quantity=1)
+    OrderFactory(sale=sale, overdue=True)
+    gate.forget(sale.pk)
+    buyer = UserFactory()
+    assert shop.buy(sale.pk, token_for(sale, buyer)).status == 409
+    assert marks.refuses(sale.pk)
+
+    expire_orders()
+    back_at = time.monotonic()
+    while (status := shop.buy(sale.pk, token_for(sale, buyer)).status) == 409:
+        assert time.monotonic() - back_at < 3
+
+    assert status == 202
+    assert time.monotonic() - back_at < settings.SOLD_OUT_TTL + 0.4
+
+
+def test_ids_of_many_sales_leave_nothing_behind(shop: Shop) -> None:
+    sales = FlashSaleFactory.create_batch(3, primed=True)
+
+    for sale in sales:
+        shop.buy(sale.pk, token_for(sale, 1))
+
+    admissions: Any = shop.lane._admissions
+    assert admissions._batcher._lanes == {}
+    assert admissions._batcher.waiting == 0
+
+
+def test_purchase_that_waits_longer_than_its_client_is_still_answered(shop: Shop) -> None:
+    """Who closes the lane gives those who wait their answer, and their messages are sent."""
+    sale = FlashSaleFactory(primed=True, quantity=60)
+
+    async def close_meanwhile() -> list[int]:
+        asked = asyncio.create_task(together(shop, exchanges(sale, 50)))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await shop.lane.close()
+        return await asked
+
+    statuses = shop.host.call(close_meanwhile())
+
+    assert set(statuses) == {202}
+    module.publisher.close()
+    assert len(shop.broker.entries) == 50
+    assert shop.buy(sale.pk, token_for(sale, 99)).code == "unavailable"
+
+
+def test_window_is_told_to_each_who_came_too_early(shop: Shop) -> None:
+    early = FlashSaleFactory(primed=True, scheduled=True)
+    purchase_id = uuid_utils.compat.uuid7()
+
+    async def verdict() -> gate.Verdict:
+        entry = gate.Entry(1, str(purchase_id))
+        return await shop.lane._admissions.submit(early.pk, entry)
+
+    told = shop.host.call(verdict())
+
+    starts_ms, now_ms = map(int, told.detail.split())
+    assert told.admission is gate.Admission.NOT_OPEN
+    assert abs(starts_ms - early.starts_at.timestamp() * 1000) <= 1
+    assert abs(now_ms - timezone.now().timestamp() * 1000) < 5000
