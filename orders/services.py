@@ -102,7 +102,9 @@ def _expire_chunk() -> list[Order]:
     with transaction.atomic():
         # A row that somebody else holds is being paid, canceled or expired right now: leave it.
         rows = overdue.select_for_update(skip_locked=True, no_key=True).order_by("pay_before")
-        orders = list(rows[:CHUNK])
+        orders = list(rows.annotate(now=Now())[:CHUNK])
+        if not orders:
+            return []
         ids = [order.pk for order in orders]
         changed = Order.objects.filter(pk__in=ids, status=Status.UNPAID).update(
             status=Status.EXPIRED, closed_at=Now(), restocked=True
@@ -110,8 +112,8 @@ def _expire_chunk() -> list[Order]:
         if changed != len(orders):
             raise AssertionError("locked orders changed under the lock")
         OrderEvent.objects.bulk_create(
-            OrderEvent(order_id=pk, kind=OrderEvent.Kind.EXPIRED, actor="system", at=Now())
-            for pk in ids
+            OrderEvent(order=o, kind=OrderEvent.Kind.EXPIRED, actor="system", at=o.now)
+            for o in orders
         )
         for sale_id, units in sorted(_units(orders).items()):
             inventory.release(sale_id, units)
@@ -120,7 +122,7 @@ def _expire_chunk() -> list[Order]:
         faultpoint("in_expire")
         after_commit(faultpoint, "after_expire_commit")
         after_commit(_after_change, orders)
-    return orders
+    return list(orders)
 
 
 def _units(orders: Sequence[Order]) -> dict[int, int]:
