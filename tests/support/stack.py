@@ -121,6 +121,11 @@ class Stack:
             self.send(name, number)
         self._end(member)
 
+    def kill_first(self, name: str) -> None:
+        """SIGKILL for the first process alone; its children find themselves without a parent."""
+        self.send(name, signal.SIGKILL)
+        self._end(self.members[name])
+
     def pause(self, name: str) -> None:
         signal_family(self.members[name].pid, signal.SIGSTOP)
 
