@@ -16,6 +16,7 @@ django.setup()
 # Only now, with the apps loaded, may modules with models be imported.
 from django.conf import settings  # noqa: E402
 
+from config.farewell import Farewell  # noqa: E402
 from config.pool import PooledDjango  # noqa: E402
 from config.static_files import static_application  # noqa: E402
 from seckill.asgi_types import Receive, Scope, Send  # noqa: E402
@@ -33,6 +34,7 @@ class Application:
         self.pool.load()
         self.static = static_application()
         self.lane = Lane(MicroCache(self.pool), self.pool.run)
+        self.farewell = Farewell(self.lane.let_go)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
@@ -62,6 +64,7 @@ class Application:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
+                self.farewell.listen()
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
                 await self._shut_down()
@@ -70,6 +73,7 @@ class Application:
 
     async def _shut_down(self) -> None:
         """Finish what was begun: purchases that wait, those of the forms, then their messages."""
+        self.farewell.begin()
         await self.lane.close()
         await asyncio.to_thread(self.pool.close)
         await asyncio.to_thread(publisher.close)

@@ -72,9 +72,13 @@ class Lane:
         self._outcomes = Outcomes(run)
         self._pace = Pace()
 
-    async def close(self) -> None:
-        """Let those who wait have their answer: from the gate, or the state as it is."""
+    def let_go(self) -> None:
+        """Give those who wait for an outcome the state as it is."""
         self._outcomes.close()
+
+    async def close(self) -> None:
+        """Give all who wait their answer; there are no further ones from the gate."""
+        self.let_go()
         await self._admissions.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

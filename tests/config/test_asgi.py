@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import http.client
+import json
 import signal
 import socket
 import threading
@@ -12,6 +13,9 @@ from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+from websockets.typing import Origin
 
 from config import asgi
 from config.asgi import Application
@@ -231,13 +235,31 @@ def test_server_ends_cleanly_with_requests_in_flight(
     assert process is not None
     code = process.wait(timeout=30)
 
-    assert time.monotonic() - begun < 15
+    # Far sooner than the server's supervisor would lose patience.
+    assert time.monotonic() - begun < 8
     statuses = [read_answer(connection) for connection in connections[1:]]
     assert set(statuses) <= {202, 503, None}
     report = stack.audit(sale_id)
     assert report["ok"], report
     assert report["sales"][0]["in_flight"] >= statuses.count(202) + 1
     assert code in (0, -signal.SIGTERM) if stack.plan.web_server == "daphne" else code == 0
+
+
+@pytest.mark.e2e
+def test_server_ends_at_once_with_websockets_open(stack: Stack) -> None:
+    sale_id = stack.manage(
+        *("create_sale", "--name", "Thing", "--price", "1", "--stock", "100", "--json")
+    )["sale_id"]
+    url = f"ws://{HOST}:{stack.ports[0]}/ws/v1/sales/{sale_id}"
+    with connect(url, origin=Origin(stack.base_url)) as tab:
+        assert json.loads(tab.recv(timeout=5))["type"] == "hello"
+        begun = time.monotonic()
+
+        stack.kill("web1", signal.SIGTERM)
+
+        assert time.monotonic() - begun < 8
+        with pytest.raises(ConnectionClosed):
+            tab.recv(timeout=5)
 
 
 @pytest.mark.e2e

@@ -56,8 +56,9 @@ class Broker:
 class Shop:
     """A lane and who asks it."""
 
-    def __init__(self, host: Host, lane: Lane, broker: Broker) -> None:
-        self.host, self.lane, self.broker = host, lane, broker
+    def __init__(self, host: Host, lane: Lane, publisher: Publisher, broker: Broker) -> None:
+        self.host, self.lane = host, lane
+        self.publisher, self.broker = publisher, broker
 
     def start(self, method: str, target: str, **more: Any) -> "tuple[Exchange, Future[Answer]]":
         """Ask without waiting for the answer."""
@@ -138,7 +139,7 @@ def shop(host: Host, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterato
         return await pool.run(_closing, function, *args, deadline=deadline)
 
     lane = Lane(_not_found, run)
-    yield Shop(host, lane, broker)
+    yield Shop(host, lane, publisher, broker)
     host.call(lane.close())
     publisher.close()
     pool.close()

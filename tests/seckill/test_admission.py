@@ -162,7 +162,7 @@ def test_purchase_that_waits_longer_than_its_client_is_still_answered(shop: Shop
     statuses = shop.host.call(close_meanwhile())
 
     assert set(statuses) == {202}
-    module.publisher.close()
+    shop.publisher.close()
     assert len(shop.broker.entries) == 50
     assert shop.buy(sale.pk, token_for(sale, 99)).code == "unavailable"
 

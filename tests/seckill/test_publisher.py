@@ -280,7 +280,7 @@ def test_sender_over_amqp_fails_in_time_and_works_again(
         monkeypatch.setenv("CELERY_BROKER_WRITE_URL", way.url(rabbitmq.url))
         sender(1, entries("before"))
         for mode in ("refuse", "blackhole"):
-            way.set(mode)  # type: ignore[arg-type]
+            way.set(mode)
             begun = time.monotonic()
             with pytest.raises(AWAY):
                 sender(1, entries("lost"))
