@@ -1,0 +1,136 @@
+"""One place makes the clients: bounded waits, no sharing over forks, a clear word if unset."""
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+from pytest_django import Settings
+
+from inventory import gate, redis_clients
+from inventory.gate import GateError
+from inventory.redis_clients import RedisNotConfigured, async_client, sync_client
+from tests.support.proxy import FaultProxy
+
+
+@pytest.fixture(autouse=True)
+def _fresh(redis_url: str) -> Iterator[None]:
+    redis_clients.forget()
+    yield
+    redis_clients.forget()
+
+
+@pytest.fixture
+def proxy(settings: Settings, redis_url: str) -> Iterator[FaultProxy]:
+    with FaultProxy(int(redis_url.rpartition(":")[2].partition("/")[0])) as between:
+        settings.REDIS_URL = between.url(redis_url)
+        yield between
+
+
+def test_sync_client_is_one_per_process() -> None:
+    assert sync_client() is sync_client()
+
+
+async def test_async_client_is_one_per_event_loop() -> None:
+    client = async_client()
+
+    assert async_client() is client
+    assert await client.ping()
+    await client.aclose()
+
+
+def test_async_clients_of_two_loops_differ() -> None:
+    async def make() -> int:
+        client = async_client()
+        await client.ping()
+        await client.aclose()
+        return id(client)
+
+    kept = [asyncio.run(make()) for _ in range(2)]
+
+    assert len(kept) == 2
+
+
+def test_clients_say_what_to_do_if_redis_is_not_configured(settings: Settings) -> None:
+    settings.REDIS_URL = ""
+
+    with pytest.raises(RedisNotConfigured, match="make run"):
+        sync_client()
+    with pytest.raises(RedisNotConfigured, match="REDIS_URL"):
+        asyncio.run(_make_async())
+
+
+async def _make_async() -> None:
+    async_client()
+
+
+def test_sync_client_waits_for_two_timeouts_at_most(proxy: FaultProxy, settings: Settings) -> None:
+    settings.REDIS_TIMEOUT = 0.2
+    sync_client().ping()
+    proxy.set("blackhole")
+
+    began = time.monotonic()
+    with pytest.raises(GateError):
+        gate.stocks([1])
+    took = time.monotonic() - began
+
+    assert took < 1.5  # the call and one repeat, each with a new connection
+    proxy.heal()
+    assert gate.stocks([1]) == {1: None}
+
+
+def test_sync_client_reports_a_machine_that_is_down_at_once(proxy: FaultProxy) -> None:
+    sync_client().ping()
+    proxy.set("refuse")
+
+    began = time.monotonic()
+    with pytest.raises(GateError):
+        sync_client().ping()
+
+    assert time.monotonic() - began < 1
+    proxy.heal()
+    assert sync_client().ping()
+
+
+async def test_async_client_waits_for_two_timeouts_at_most(
+    proxy: FaultProxy, settings: Settings
+) -> None:
+    settings.REDIS_TIMEOUT = 0.2
+    client = async_client()
+    await client.ping()
+    proxy.set("blackhole")
+
+    began = time.monotonic()
+    with pytest.raises(GateError):
+        await client.ping()
+    took = time.monotonic() - began
+
+    proxy.heal()
+    assert await client.ping()
+    await client.aclose()
+    assert took < 1.5
+
+
+def test_sync_client_of_a_forked_process_is_its_own() -> None:
+    sync_client().ping()
+    mine = sync_client()
+    reader, writer = os.pipe()
+    redis_clients._lock.acquire()  # as if another thread were making a client just now
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(
+                writer, b"own" if sync_client() is not mine and sync_client().ping() else b"no"
+            )
+        finally:
+            os._exit(0)
+    redis_clients._lock.release()
+    os.close(writer)
+    with os.fdopen(reader, "rb") as answers:
+        answer = answers.read()
+    os.waitpid(child, 0)
+
+    assert answer == b"own"
+    assert sync_client() is mine
+    assert mine.ping()
