@@ -146,8 +146,7 @@ class Lane:
             )
         elif admission is Admission.ENDED:
             if detail != "o":
-                # Whatever the cause was, this request is in order: it comes too late.
-                raise Refused(_code_of(detail), status=409)
+                raise Refused(_code_of(detail))
             await self._accepted(
                 request, sale_id, entry.purchase_id, send, replayed=True, ended=True
             )

@@ -214,7 +214,8 @@ LANE: Doc = {
                 **_refusals(
                     *("token_required", "token_invalid", "not_open", "not_found", "sold_out"),
                     *("rebuy_not_allowed", "closed", "quantity_invalid", "rate_limited"),
-                    *("paused", "unavailable"),
+                    *("duplicate", "failed", "bad_request", "too_large"),
+                    *("unsupported_media_type", "paused", "unavailable"),
                 ),
             },
         }
@@ -228,7 +229,7 @@ LANE: Doc = {
             "parameters": [_SALE_PARAMETER, _PURCHASE_PARAMETER, _WAIT_PARAMETER],
             "responses": {
                 "200": _answer("Its state", _ref("Purchase")),
-                **_refusals("token_required", "token_invalid", "not_found", "unavailable"),
+                **_refusals("login_required", "token_invalid", "not_found", "unavailable"),
             },
         }
     },

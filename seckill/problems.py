@@ -51,7 +51,7 @@ CODES: dict[str, Kind] = {
         503, _("Not available just now"), _("Try again in a moment. Nothing was bought."), 2
     ),
     "failed": Kind(
-        500, _("Order not created"), _("The order could not be created. You were not charged.")
+        409, _("Order not created"), _("The order could not be created. You were not charged.")
     ),
     "captcha_invalid": Kind(422, _("Check not passed"), _("Solve a new challenge and try again.")),
     # --- orders and payments ---
