@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+import msgspec
 import redis.exceptions
 from django.conf import settings
 
@@ -38,6 +39,9 @@ class Admission(Enum):
     SOLD_OUT = "S"
     REBUY = "B"
     THROTTLED = "T"
+
+    # Members are singletons; Enum's own hash is a slow one, and these are counted by the thousand.
+    __hash__ = object.__hash__
 
 
 class Entry(NamedTuple):
@@ -132,7 +136,7 @@ class Snapshot(NamedTuple):
     claims: dict[str, tuple[int, int]]
 
 
-_PLAIN = {a.value: Verdict(a) for a in Admission}
+_PLAIN = {a.value.encode(): Verdict(a) for a in Admission}
 _UNKNOWN = Trace("unknown")
 _BY_LETTER = {a.value: a for a in Admission}
 
@@ -160,10 +164,12 @@ def _text(value: bytes | str) -> str:
 
 def _reserve_args(entries: Sequence[Entry], limited: bool) -> list[Any]:
     limit, window = settings.PURCHASE_RATE
-    args: list[Any] = [os.urandom(8).hex(), limit if limited else 0, int(window * 1000)]
-    for entry in entries:
-        args += entry
-    return args
+    flat: list[str | int] = []
+    for user_id, purchase_id, quantity in entries:
+        flat += (str(user_id), purchase_id, quantity)
+    # One packed argument: both sides handle it much faster than three for each entry.
+    packed = msgspec.msgpack.encode(flat)
+    return [os.urandom(8).hex(), limit if limited else 0, int(window * 1000), packed]
 
 
 def _reservation(reply: Sequence[Any]) -> Reservation:
@@ -171,13 +177,12 @@ def _reservation(reply: Sequence[Any]) -> Reservation:
         _level(reply),
         int(reply[3]),
         int(reply[4]),
-        [_verdict(_text(a)) for a in reply[5:]],
+        [_PLAIN.get(a) or _verdict(_text(a)) for a in reply[5:]],
     )
 
 
 def _verdict(answer: str) -> Verdict:
-    plain = _PLAIN.get(answer)
-    return plain or Verdict(_BY_LETTER[answer[0]], answer[1:])
+    return Verdict(_BY_LETTER[answer[0]], answer[1:])
 
 
 def reserve(sale_id: int, entries: Sequence[Entry], *, limited: bool = True) -> Reservation:

@@ -15,6 +15,7 @@ from inventory.gate import Admission, Entry, Reservation, Verdict
 from inventory.signals import announce
 from orders.priming import prime
 from seckill.batching import Batcher
+from seckill.deadlines import Deadlines
 from seckill.publisher import publisher
 from seckill.services import note
 
@@ -37,14 +38,20 @@ _counters = {a: _counter.labels(a.name.lower()) for a in Admission}
 class Admissions:
     """Reserves for one process. `run` executes a blocking function in a thread."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, *, deadline: float = 2.7) -> None:
         self._run = run
+        self._deadlines = Deadlines(deadline)
         self._batcher: Batcher[int, Entry, Verdict] = Batcher(self._reserve)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def submit(self, sale_id: int, entry: Entry) -> "asyncio.Future[Verdict]":
-        """The verdict to come; NOT_OPEN tells "<start> <now>" in ms. Raises batching.Full."""
-        return self._batcher.submit(sale_id, entry)
+        """The verdict to come; NOT_OPEN tells "<start> <now>" in ms. Raises batching.Full.
+
+        The future ends with TimeoutError at the deadline, however many wait before it.
+        """
+        future = self._batcher.submit(sale_id, entry)
+        self._deadlines.watch(future)
+        return future
 
     async def close(self) -> None:
         await self._batcher.close(timeout=DEADLINE)

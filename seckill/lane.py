@@ -68,7 +68,7 @@ class Lane:
     def __init__(self, app: App, run: Run) -> None:
         self._app = app
         self._run = run
-        self._admissions = Admissions(run)
+        self._admissions = Admissions(run, deadline=DEADLINE)
         self._outcomes = Outcomes(run)
         self._pace = Pace()
 
@@ -129,9 +129,8 @@ class Lane:
             raise Refused("sold_out")
         if wait := throttle().hit(token.user_id):
             raise Refused("rate_limited", wait=wait)
-        entry = Entry(token.user_id, str(token.purchase_id), quantity)
-        async with asyncio.timeout(DEADLINE):
-            verdict = await self._admissions.submit(sale_id, entry)
+        entry = Entry(token.user_id, token.purchase_text, quantity)
+        verdict = await self._admissions.submit(sale_id, entry)
         await self._tell(request, sale_id, entry, verdict, send)
 
     async def _tell(

@@ -38,9 +38,19 @@ class Token(NamedTuple):
 
     sale_id: int
     user_id: int
-    purchase_id: UUID
+    purchase: bytes  # the 16 bytes of the purchase id
     valid_from: int
     expires_at: int
+
+    @property
+    def purchase_id(self) -> UUID:
+        return UUID(bytes=self.purchase)
+
+    @property
+    def purchase_text(self) -> str:
+        """`str(purchase_id)`, in a quarter of the time."""
+        name = self.purchase.hex()
+        return f"{name[:8]}-{name[8:12]}-{name[12:16]}-{name[16:20]}-{name[20:]}"
 
     def expired(self, now: float) -> bool:
         return now >= self.expires_at
@@ -116,10 +126,8 @@ def read(text: str | bytes) -> Token | None:
 
 
 def _unpack(payload: bytes) -> Token | None:
-    version, sale_id, user_id, purchase_id, valid_from, expires_at = _PAYLOAD.unpack(payload)
-    if version != VERSION:
-        return None
-    return Token(sale_id, user_id, UUID(bytes=purchase_id), valid_from, expires_at)
+    version, *fields = _PAYLOAD.unpack(payload)
+    return Token(*fields) if version == VERSION else None
 
 
 def verify(text: str | bytes, *, now: float | None = None) -> Token | None:

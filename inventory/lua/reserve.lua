@@ -1,6 +1,7 @@
 -- reserve: admit or refuse a batch of purchases, in the order given.
 -- KEYS  the sale's keys, see inventory/keys.py
--- ARGV  call id, rate limit (0 = none), rate window in ms, then per entry: user, purchase, quantity
+-- ARGV  call id, rate limit (0 = none), rate window in ms, and a MessagePack array with three items per
+--       entry: user (text), purchase, quantity
 -- returns {epoch, stock (-1 = not primed), crossed (1 = stock reached 0 now), starts in ms, now in ms,
 --          answer, answer, …}
 -- answers R reserved | Q<purchase> live, queued | O<purchase> live, ordered | E<result> this purchase
@@ -23,9 +24,10 @@ elseif now < starts then closed_for_all = 'N'
 elseif now >= ends then closed_for_all = 'C' end
 
 local users, purchases = {}, {}
-for i = 4, #ARGV, 3 do
-  users[#users + 1] = ARGV[i]
-  purchases[#purchases + 1] = ARGV[i + 1]
+local entries = cmsgpack.unpack(ARGV[4])
+for i = 1, #entries, 3 do
+  users[#users + 1] = entries[i]
+  purchases[#purchases + 1] = entries[i + 1]
 end
 local live, ended = {}, {}
 for i, value in ipairs(redis.call('HMGET', KEYS[3], unpack(users))) do
@@ -61,7 +63,7 @@ end
 local taken, answers = 0, {}
 local new_buyers, new_pending, new_claims = {}, {}, {}
 for i = 1, #users do
-  local user, purchase, quantity = users[i], purchases[i], tonumber(ARGV[3 * i + 3])
+  local user, purchase, quantity = users[i], purchases[i], entries[3 * i]
   local mine = live[user]
   local answer = nil
   if mine then
