@@ -77,8 +77,14 @@ def shared_shop(open_shop: OpenShop) -> Iterator[Shop]:
 @pytest.fixture
 def shop(shared_shop: Shop, postgres: Postgres, rabbitmq: RabbitMQ) -> Shop:
     """The shop that most tests share, with all that an earlier test has killed running again."""
-    for name, member in shared_shop.stack.members.items():
-        if not member.is_running:
-            shared_shop.stack.launch(name)
-    shared_shop.stack.wait_ready()
-    return shared_shop
+    return revived(shared_shop)
+
+
+def revived(shop: Shop) -> Shop:
+    for name, member in shop.stack.members.items():
+        if member.is_running:
+            shop.stack.resume(name)
+        else:
+            shop.stack.launch(name)
+    shop.stack.wait_ready()
+    return shop
