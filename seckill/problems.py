@@ -48,7 +48,10 @@ CODES: dict[str, Kind] = {
     "rate_limited": Kind(429, _("Too many tries"), _("Wait a little and try again."), 1),
     "paused": Kind(503, _("Sale paused"), _("The sale is paused. It goes on soon."), 5),
     "unavailable": Kind(
-        503, _("Not available just now"), _("Try again in a moment. Nothing was bought."), 2
+        503,
+        _("Not available just now"),
+        _("Try again in a moment. Asking twice buys only once."),
+        2,
     ),
     "failed": Kind(
         409, _("Order not created"), _("The order could not be created. You were not charged.")

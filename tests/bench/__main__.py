@@ -7,10 +7,6 @@ say little about another machine; the ratios do.
 import argparse
 import json
 import sys
-import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import NamedTuple
 
 from tests.bench import measure
 

@@ -527,13 +527,16 @@ def test_cache_hands_on_what_the_send_of_the_server_carries(headers):
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
     async def send(protocol: str, message: dict[str, Any]) -> None:
         carried.append(protocol)
 
     async def scenario(rig: Rig):
         rig.cache._app = app
         scope = {"type": "http", "method": "GET", "path": "/", "headers": headers}
-        await rig.cache(scope, None, partial(send, "protocol"))
+        await rig.cache(scope, receive, partial(send, "protocol"))
 
         assert carried == [("protocol",), "protocol", "protocol"]
 

@@ -5,6 +5,8 @@ import hashlib
 import hmac
 import math
 import string
+import time
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -23,7 +25,12 @@ times = st.floats(0, tokens.LATEST - 1)
 
 
 def issue(**changes) -> str:
-    fields = {"sale_id": 7, "user_id": 42, "purchase_id": PURCHASE, "expires_at": NOW + 60}
+    fields: dict[str, Any] = {
+        "sale_id": 7,
+        "user_id": 42,
+        "purchase_id": PURCHASE,
+        "expires_at": NOW + 60,
+    }
     return tokens.issue(**fields | changes)
 
 
@@ -69,10 +76,10 @@ def test_verify_refuses_from_the_second_of_expiry_on(now, accepted):
 
 
 def test_verify_uses_the_present_by_default(monkeypatch):
-    monkeypatch.setattr(tokens.time, "time", lambda: NOW + 59)
+    monkeypatch.setattr(time, "time", lambda: NOW + 59)
     assert tokens.verify(issue()) == (7, 42, PURCHASE.bytes, 0, NOW + 60)
 
-    monkeypatch.setattr(tokens.time, "time", lambda: NOW + 60)
+    monkeypatch.setattr(time, "time", lambda: NOW + 60)
     assert tokens.verify(issue()) is None
 
 
