@@ -66,6 +66,7 @@ class World:
         self.accepted: dict[UUID, int] = {}  # promised an answer → user
         self.may_be_lost: set[UUID] = set()  # never published, and Redis has forgotten something
         self.unpublished: set[UUID] = set()
+        self.losses = 0
         self.answers: dict[UUID, bool] = {}  # purchase → became an order
         self.dumps: list[dict[str, bytes]] = []
         self.depth = 0
@@ -111,6 +112,7 @@ class World:
         entry = gate.Entry(
             user, str(uuid_utils.compat.uuid7()), self.rng.randint(1, self.per_buyer)
         )
+        losses = self.losses
         verdict = gate.reserve(self.sale_id, [entry], limited=False).verdicts[0]
         if verdict.admission is gate.Admission.NOT_PRIMED:
             priming.prime(self.sale_id)
@@ -121,6 +123,8 @@ class World:
                 self.messages.append([purchase])
             else:
                 self.unpublished.add(purchase.purchase_id)
+                if losses != self.losses:  # Redis forgot it before its buyer had the answer
+                    self.may_be_lost.add(purchase.purchase_id)
 
     def create(self) -> None:
         if not self.messages:
@@ -208,6 +212,7 @@ class World:
         pipe.execute()
 
     def _forgotten(self) -> None:
+        self.losses += 1
         self.may_be_lost |= self.unpublished
 
     CALM = (
