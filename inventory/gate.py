@@ -264,9 +264,15 @@ def configure(sale_id: int, sale: SaleSettings) -> bool:
     return int(_run("configure", sale_id, sale.args())) == 1
 
 
-def due(sale_id: int, *, retry_after: float, limit: int = 1000) -> list[Due]:
-    """Journal entries without an order for `retry_after` seconds; each is handed out once a try."""
-    reply = _run("due", sale_id, [int(retry_after * 1000), limit])
+def due(
+    sale_id: int, *, retry_after: float, give_up_after: float = 300, limit: int = 1000
+) -> list[Due]:
+    """Journal entries that got no order for `retry_after` seconds and don't just wait their turn.
+
+    Each is handed out once a try; in any case from the age of `give_up_after` seconds on.
+    """
+    times = [int(retry_after * 1000), int(give_up_after * 1000)]
+    reply = _run("due", sale_id, [*times, limit])
     rows = [reply[i : i + 5] for i in range(0, len(reply), 5)]
     return [Due(_text(p), int(u), int(q), int(attempt), int(age)) for p, u, q, attempt, age in rows]
 

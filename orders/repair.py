@@ -59,7 +59,11 @@ def recover_reservations() -> Iterator[tuple[int, list[Purchase]]]:
 
 
 def _recover(sale_id: int) -> Iterator[list[Purchase]]:
-    due = gate.due(sale_id, retry_after=settings.ADMIT_RETRY_AFTER)
+    due = gate.due(
+        sale_id,
+        retry_after=settings.ADMIT_RETRY_AFTER,
+        give_up_after=settings.ADMIT_GIVE_UP_AFTER,
+    )
     if not due:
         return
     rows = list(Order.objects.filter(pk__in=[entry.purchase_id for entry in due]))

@@ -19,6 +19,7 @@ from orders.tasks import create_orders
 
 log = logging.getLogger(__name__)
 
+LINGER = 0.02  # seconds between two messages, unless a full one waits
 PAUSE = 0.5  # seconds without a try after the broker failed
 MAX_WAITING = 100_000  # purchases; beyond that the journal alone remembers them
 
@@ -108,14 +109,25 @@ class Publisher:
         finally:
             self._send.close()
 
+    def _linger(self, until: float) -> None:
+        """Alone a purchase goes at once; what follows closely goes together in the next message."""
+        while self._count < settings.ORDER_BATCH and not self._closed:
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            self._condition.wait(left)
+
     def _send_all(self) -> None:
+        sent_at = 0.0
         while True:
             with self._condition:
                 while not self._count and not self._closed:
                     self._condition.wait()
                 if not self._count:
                     return
+                self._linger(sent_at + LINGER)
                 sale_id, taken = self._take()
+            sent_at = time.monotonic()
             if not self._deliver(sale_id, taken):
                 if self._closed:
                     return

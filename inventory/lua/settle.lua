@@ -9,13 +9,15 @@ local info = redis.call('EXISTS', KEYS[1])
 local stock = tonumber(redis.call('GET', KEYS[2]) or '-1')
 if info == 0 or stock < 0 then return {0, -1, 0} end
 
-local purchases, results, back, dropped = {}, {}, 0, {}
+local purchases, results, back, latest = {}, {}, 0, 0
 local buyers = {}
 for i = 1, #ARGV, 5 do
   local purchase, user, outcome, units, other =
     ARGV[i], ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 3]), ARGV[i + 4]
+  local holder, since = string.match(redis.call('HGET', KEYS[5], purchase) or '', '^([^|]*).*|([^|]*)$')
   -- The buyer's account may be gone; the journal still knows whose entry it was.
-  if user == '0' then user = string.match(redis.call('HGET', KEYS[5], purchase) or '', '^[^|]+') or user end
+  if user == '0' then user = holder or user end
+  latest = math.max(latest, tonumber(since) or 0)
   local mine = redis.call('HGET', KEYS[3], user)
   local holds = mine and string.sub(mine, 1, -3) == purchase and string.sub(mine, -1) ~= 'x'
   purchases[#purchases + 1] = purchase
@@ -45,6 +47,13 @@ redis.call('HSET', KEYS[6], unpack(results))
 redis.call('HDEL', KEYS[5], unpack(purchases))
 redis.call('ZREM', KEYS[4], unpack(purchases))
 redis.call('HDEL', KEYS[11], unpack(purchases))
+if latest > 0 then
+  -- How far the queue has come: due.lua tells by it what was lost from what only waits its turn.
+  local time = redis.call('TIME')
+  local before = tonumber(redis.call('HGET', KEYS[1], 'settled_since') or '0')
+  redis.call('HSET', KEYS[1], 'settled_since', math.max(before, latest), 'settled_at',
+    time[1] * 1000 + math.floor(time[2] / 1000))
+end
 redis.call('INCR', KEYS[8])
 local crossed = 0
 if back > 0 then
