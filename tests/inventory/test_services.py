@@ -18,6 +18,7 @@ from tests.factories import FlashSaleFactory, OrderFactory, ProductFactory, User
 pytestmark = pytest.mark.django_db(transaction=True)
 
 HOUR = timedelta(hours=1)
+LIMITED = pytest.mark.postgres  # the columns of SQLite have no such limits
 
 
 @pytest.fixture
@@ -81,9 +82,9 @@ def test_create_sale_takes_the_product_of_that_name() -> None:
         ({"price_cents": 0}, "__all__"),
         ({"price_cents": -1}, "price_cents"),
         ({"quantity": -1}, "quantity"),
-        ({"quantity": 2**31}, "quantity"),
+        pytest.param({"quantity": 2**31}, "quantity", marks=LIMITED),
         ({"per_buyer": 0}, "__all__"),
-        ({"per_buyer": 40_000}, "per_buyer"),
+        pytest.param({"per_buyer": 40_000}, "per_buyer", marks=LIMITED),
         ({"list_price_cents": 10}, "__all__"),
         ({"ends_at": timezone.now() - HOUR}, "__all__"),
     ],
