@@ -66,9 +66,9 @@ def test_parse_webhook_takes_any_of_several_signatures() -> None:
         "",
         "nonsense",
         "t=,v1=",
-        f"t={int(time.time())}",
+        "t=NOW",
         f"v1={'0' * 64}",
-        f"t={int(time.time())},v1={'0' * 64}",
+        f"t=NOW,v1={'0' * 64}",
         f"t=１,v1={'0' * 64}",
         "t=" + "9" * 5000,
         ",".join(["t=1"] * 3),
@@ -76,7 +76,7 @@ def test_parse_webhook_takes_any_of_several_signatures() -> None:
 )
 def test_parse_webhook_refuses_a_signature_that_is_none(header: str) -> None:
     with pytest.raises(SignatureInvalid):
-        parse(body(), header)
+        parse(body(), header.replace("NOW", str(int(time.time()))))
 
 
 @pytest.mark.parametrize("age", [-302, 302, 10**6])
