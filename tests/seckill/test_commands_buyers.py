@@ -14,7 +14,7 @@ from tests.seckill.test_commands import refuse, run, run_json
 
 pytestmark = pytest.mark.django_db
 MANY = 20_000
-MOST_SECONDS = 10.0
+MOST_SECONDS = 30.0  # ten times what it takes alone: other tests run beside it
 
 
 def test_create_buyers_makes_those_that_are_missing() -> None:
@@ -79,7 +79,8 @@ def test_issue_tokens_prints_tokens_that_are_valid() -> None:
     for user_id, purchase_id, text in read:
         token = tokens.verify(text)
         assert token is not None
-        assert token[:3] == (sale.pk, int(user_id), UUID(purchase_id))
+        assert token[:2] == (sale.pk, int(user_id))
+        assert token.purchase_id == UUID(purchase_id)
         assert token.valid_from == int(sale.starts_at.timestamp())
     assert len({purchase_id for _, purchase_id, _ in read}) == 12
 
