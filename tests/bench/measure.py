@@ -113,7 +113,8 @@ class Bench:
             load = threading.Thread(
                 target=wrk.run,
                 args=(shop.stack.base_url, self.folder),
-                kwargs={"tokens": file, "seconds": max(2, units / 6000)},
+                # Long enough to use every token, also on a slow machine.
+                kwargs={"tokens": file, "seconds": max(3, units / 1500)},
             )
             begun = time.monotonic()
             load.start()
