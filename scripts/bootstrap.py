@@ -69,7 +69,9 @@ def install(kind: str) -> None:
     command = [str(VENV / "bin" / "python"), "-m", "pip", "install", "--quiet"]
     command += ["--disable-pip-version-check", "--no-input", "--require-hashes"]
     # Wheels only: a machine without a compiler gets a clear refusal instead of a failed build.
-    command += ["--only-binary", ":all:", "-r", str(LOCKS[kind])]
+    # The one package that has no wheel (for development) is plain Python.
+    command += ["--only-binary", ":all:", "--no-binary", "python-alipay-sdk"]
+    command += ["-r", str(LOCKS[kind])]
     environment = {**os.environ, "PIP_ROOT_USER_ACTION": "ignore"}
     if status := subprocess.run(command, env=environment, check=False).returncode:
         sys.exit(status)

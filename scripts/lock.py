@@ -1,4 +1,4 @@
-"""Writes requirements.txt and requirements/dev.txt anew from the `.in` files, with hashes.
+"""Writes requirements.txt and requirements/{pay,dev}.txt anew from the `.in` files, with hashes.
 
 The resolver (uv) lives in a virtual environment of its own, so that it is no dependency.
 `lock.py --upgrade` takes the newest allowed versions instead of keeping those already locked.
@@ -20,8 +20,9 @@ def main(arguments: list[str]) -> None:
     uv = install_uv()
     lock = [uv, *COMPILE, *arguments, "-o"]
     subprocess.run([*lock, "requirements.txt", "requirements.in"], cwd=ROOT, check=True)
-    development = ["requirements/dev.txt", "requirements/dev.in", "-c", "requirements.txt"]
-    subprocess.run([*lock, *development], cwd=ROOT, check=True)
+    for name, base in (("pay", "requirements.txt"), ("dev", "requirements/pay.txt")):
+        files = [f"requirements/{name}.txt", f"requirements/{name}.in", "-c", base]
+        subprocess.run([*lock, *files], cwd=ROOT, check=True)
 
 
 def install_uv() -> str:
