@@ -35,12 +35,13 @@ class Application:
         self.static = static_application()
         self.lane = Lane(MicroCache(self.pool), self.pool.run)
         self.farewell = Farewell(self.lane.let_go)
+        self._static_url: str = settings.STATIC_URL
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
         if kind == "http":
             path: str = scope["path"]
-            if path.startswith(settings.STATIC_URL):
+            if path.startswith(self._static_url):
                 await self.static(scope, receive, send)
             elif path == "/livez":
                 await self._alive(send)

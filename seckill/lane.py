@@ -11,9 +11,9 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from functools import partial
+from enum import Enum
+from functools import lru_cache, partial
 from urllib.parse import parse_qs
 from uuid import UUID
 
@@ -21,24 +21,30 @@ import msgspec
 from django.db import Error as DatabaseError
 from django.utils import translation
 
-from inventory.gate import Admission, Entry, GateError, Verdict
+from inventory.gate import Admission, Entry, GateError
 from inventory.models import FlashSale
 from inventory.redis_clients import RedisNotConfigured
 from inventory.soldout import marks
 from orders.models import Rejection
 from orders.presentation import order_json, rfc3339
-from seckill import languages, tokens
+from seckill import tokens
 from seckill.admission import Admissions, Run
-from seckill.asgi_types import App, Receive, Scope, Send
+from seckill.asgi_types import App, Headers, Receive, Scope, Send
 from seckill.batching import BatchError
 from seckill.bodies import read_quantity
 from seckill.outcomes import Outcomes, Unavailable
 from seckill.pacing import Pace
-from seckill.replies import Refused, Request, send_json, send_problem
+from seckill.replies import (
+    JSON_HEADERS,
+    Answer,
+    Refused,
+    Request,
+    plain_problem,
+    problem,
+    send_answer,
+)
 from seckill.services import Outcome, throttle
 from seckill.sessions import session_user
-
-Endpoint = Callable[[Request, Scope, Receive, Send], Awaitable[None]]
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +52,17 @@ PREFIX = "/api/v1/sales/"
 LONGEST_WAIT = 30.0  # seconds of a long poll
 DEADLINE = 2.7  # seconds for everything else
 BUSY = (GateError, RedisNotConfigured, BatchError, DatabaseError, TimeoutError, Unavailable)
+
+FIRST: Headers = JSON_HEADERS
+REPLAYED: Headers = [*JSON_HEADERS, (b"idempotent-replayed", b"true")]
+
+
+class Route(Enum):
+    BUY = 1
+    SHOW = 2
+
+
+METHODS = {Route.BUY: ("POST",), Route.SHOW: ("GET", "HEAD")}
 
 _SALE = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 _PURCHASE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
@@ -83,99 +100,71 @@ class Lane:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
-        if scope["type"] == "http" and path.startswith(PREFIX):
-            parts = path[len(PREFIX) :].split("/")
-            if len(parts) == 2 and parts[1] == "purchases":
-                await self._answer(self._buy, ("POST",), scope, receive, send)
-                return
-            if len(parts) == 3 and parts[1] == "purchases":
-                await self._answer(self._show, ("GET", "HEAD"), scope, receive, send)
-                return
-        await self._app(scope, receive, send)
-
-    async def _answer(
-        self,
-        endpoint: Endpoint,
-        methods: tuple[str, ...],
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-    ) -> None:
+        route = _route(path) if scope["type"] == "http" and path.startswith(PREFIX) else None
+        if route is None:
+            await self._app(scope, receive, send)
+            return
         request = Request(scope)
         try:
-            if scope["method"] not in methods:
-                allow = ", ".join(methods).encode()
+            if scope["method"] not in METHODS[route]:
+                allow = ", ".join(METHODS[route]).encode()
                 raise Refused("method_not_allowed", headers=[(b"allow", allow)])
-            await endpoint(request, scope, receive, send)
+            serve = self._buy if route is Route.BUY else self._show
+            answer = await serve(request, scope, receive)
         except Refused as refused:
-            await self._refuse(request, refused, send)
+            answer = problem(request, refused)
         except FlashSale.DoesNotExist:
-            await self._refuse(request, Refused("not_found"), send)
+            answer = plain_problem(request, "not_found")
         except BUSY as error:
-            log.warning("%s %s: %r", scope["method"], scope["path"], error)
-            await self._refuse(request, Refused("unavailable"), send)
-
-    async def _refuse(self, request: Request, refused: Refused, send: Send) -> None:
-        language = languages.choose(request.accept, request.cookie)
-        await send_problem(send, request, refused, language)
+            log.warning("%s %s: %r", scope["method"], path, error)
+            answer = problem(request, Refused("unavailable"))
+        await send_answer(send, request, answer)
 
     # --- POST purchases ---------------------------------------------------------------------------
 
-    async def _buy(self, request: Request, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _buy(self, request: Request, scope: Scope, receive: Receive) -> Answer:
         sale_id = _sale_id(scope["path"])
         token = _token(request, sale_id)
-        quantity = await read_quantity(request, receive)
+        quantity = 1 if request.length is None else await read_quantity(request, receive)
         if marks.refuses(sale_id):
-            raise Refused("sold_out")
+            return plain_problem(request, "sold_out")
         if wait := throttle().hit(token.user_id):
             raise Refused("rate_limited", wait=wait)
         entry = Entry(token.user_id, token.purchase_text, quantity)
-        verdict = await self._admissions.submit(sale_id, entry)
-        await self._tell(request, sale_id, entry, verdict, send)
-
-    async def _tell(
-        self, request: Request, sale_id: int, entry: Entry, verdict: Verdict, send: Send
-    ) -> None:
-        admission, detail = verdict
+        admission, detail = await self._admissions.submit(sale_id, entry)
         if admission is Admission.RESERVED:
-            await self._accepted(request, sale_id, entry.purchase_id, send)
-        elif admission is Admission.QUEUED or admission is Admission.ORDERED:
-            await self._accepted(
-                request, sale_id, detail, send, replayed=True, ended=admission is Admission.ORDERED
-            )
-        elif admission is Admission.ENDED:
-            if detail != "o":
-                raise Refused(_code_of(detail))
-            await self._accepted(
-                request, sale_id, entry.purchase_id, send, replayed=True, ended=True
-            )
-        else:
-            raise _refusal(admission, detail)
+            return self._accepted(sale_id, entry.purchase_id)
+        return self._repeated(sale_id, entry, admission, detail)
 
-    async def _accepted(
-        self,
-        request: Request,
-        sale_id: int,
-        purchase_id: str,
-        send: Send,
-        *,
-        replayed: bool = False,
-        ended: bool = False,
-    ) -> None:
-        name = purchase_id.encode()
-        headers = [(b"location", b"%b%d/purchases/%b" % (PREFIX.encode(), sale_id, name))]
-        if replayed:
-            headers.append((b"idempotent-replayed", b"true"))
-        body = b'{"purchase_id":"%b","status":"%b","poll_after_ms":%d}' % (
-            name,
-            b"succeeded" if ended else b"queued",
-            0 if ended else self._pace.asked(),
+    def _repeated(self, sale_id: int, entry: Entry, admission: Admission, detail: str) -> Answer:
+        """The answer to what the gate did not admit: the buyer's purchase, or a refusal."""
+        if admission is Admission.QUEUED:
+            return self._accepted(sale_id, detail, headers=REPLAYED)
+        if admission is Admission.ORDERED:
+            return self._ended(sale_id, detail)
+        if admission is Admission.ENDED and detail == "o":
+            return self._ended(sale_id, entry.purchase_id)
+        raise (
+            Refused(_code_of(detail))
+            if admission is Admission.ENDED
+            else _refusal(admission, detail)
         )
-        await send_json(send, request, body, status=200 if ended else 202, headers=headers)
+
+    def _accepted(self, sale_id: int, purchase_id: str, headers: Headers = FIRST) -> Answer:
+        name = purchase_id.encode()
+        location = (b"location", b"%b%d/purchases/%b" % (PREFIX.encode(), sale_id, name))
+        text = b'{"purchase_id":"%b","status":"queued","poll_after_ms":%d}'
+        return Answer(202, [*headers, location], text % (name, self._pace.asked()))
+
+    def _ended(self, sale_id: int, purchase_id: str) -> Answer:
+        name = purchase_id.encode()
+        location = (b"location", b"%b%d/purchases/%b" % (PREFIX.encode(), sale_id, name))
+        text = b'{"purchase_id":"%b","status":"succeeded","poll_after_ms":0}'
+        return Answer(200, [*REPLAYED, location], text % name)
 
     # --- GET purchase -----------------------------------------------------------------------------
 
-    async def _show(self, request: Request, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _show(self, request: Request, scope: Scope, receive: Receive) -> Answer:
         sale_id = _sale_id(scope["path"])
         purchase_id = _purchase_id(scope["path"])
         until = time.monotonic() + _wait(scope["query_string"])
@@ -189,7 +178,7 @@ class Lane:
                 while outcome.status == "queued" and await news(until - time.monotonic()):
                     async with asyncio.timeout(DEADLINE):
                         outcome = await look()
-        await send_json(send, request, self._outcome_body(request, purchase_id, outcome))
+        return Answer(200, JSON_HEADERS, self._outcome_body(request, purchase_id, outcome))
 
     async def _asker(self, request: Request, sale_id: int) -> tuple[int, UUID | None]:
         """The buyer, and the purchase that the token itself names."""
@@ -208,20 +197,27 @@ class Lane:
         return outcome
 
     def _outcome_body(self, request: Request, purchase_id: UUID, outcome: Outcome) -> bytes:
-        language = languages.choose(request.accept, request.cookie)
         queued = outcome.status == "queued"
         return msgspec.json.encode(
             {
                 "purchase_id": str(purchase_id),
                 "status": outcome.status,
                 "code": outcome.code or None,
-                "message": message_of(outcome, language),
+                "message": message_of(outcome, request.language),
                 "order": order_json(outcome.order) if outcome.order else None,
                 "poll_after_ms": self._pace.asked() if queued else 0,
             }
         )
 
 
+def _route(path: str) -> Route | None:
+    _, _, rest = path[len(PREFIX) :].partition("/")
+    if rest == "purchases":
+        return Route.BUY
+    return Route.SHOW if rest.startswith("purchases/") and rest.count("/") == 1 else None
+
+
+@lru_cache(maxsize=1024)
 def _sale_id(path: str) -> int:
     text = path[len(PREFIX) :].split("/", 1)[0]
     if not _SALE.fullmatch(text):

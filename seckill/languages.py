@@ -13,6 +13,8 @@ LONGEST = 500  # bytes of a header that count; Django looks at no more
 
 def choose(accept: bytes, cookie: bytes) -> str:
     """By the language cookie, else by Accept-Language; both headers as they came."""
+    if not cookie:
+        return _choose(accept[:LONGEST], "")
     name: str = settings.LANGUAGE_COOKIE_NAME
     wanted = ""
     if name.encode() in cookie:

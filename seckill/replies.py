@@ -4,11 +4,11 @@ import itertools
 import os
 import re
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.utils import translation
 
-from seckill import problems
+from seckill import languages, problems
 from seckill.asgi_types import Headers, Scope, Send
 
 JSON_HEADERS: Headers = [
@@ -21,44 +21,53 @@ _numbers = itertools.count(1)
 
 
 class Request:
-    """The few headers that the lane looks at; looked up once, in one walk."""
+    """The few headers that the lane looks at. `length`: None = there is no body, ? = unknown."""
 
-    __slots__ = (
-        *("accept", "authorization", "content_type", "cookie"),
-        *("encoded", "head_only", "id", "length"),
-    )
+    __slots__ = ("_headers", "head_only", "id", "length")
 
     def __init__(self, scope: Scope) -> None:
-        self.accept = self.authorization = self.cookie = self.content_type = b""
-        # In HTTP/1 a header announces a body; later versions may send one without a word.
-        self.length: bytes | None = None if scope.get("http_version", "1.1")[0] == "1" else b"?"
-        self.encoded = False
+        self._headers: dict[bytes, bytes] = dict(scope["headers"])
         self.head_only = scope["method"] == "HEAD"
-        self.id = b""
-        for name, value in scope["headers"]:
-            if name == b"authorization":
-                self.authorization = value
-            elif name == b"content-length":
-                self.length = value
-            elif name == b"content-type":
-                self.content_type = value
-            elif name == b"accept-language":
-                self.accept = value
-            elif name == b"cookie":
-                self.cookie = value
-            elif name == b"x-request-id":
-                self.id = value
-            elif name == b"transfer-encoding":
-                self.length = b"?"
-            elif name == b"content-encoding":
-                self.encoded = True
+        self.length = self._headers.get(b"content-length")
+        # In HTTP/1 a header announces a body; later versions may send one without a word.
+        unannounced = self.length is None and scope.get("http_version", "1.1")[0] != "1"
+        if unannounced or b"transfer-encoding" in self._headers:
+            self.length = b"?"
+        self.id = self._headers.get(b"x-request-id", b"")
         if not self.id or not _ID.fullmatch(self.id):
             self.id = b"%b-%d" % (_prefix, next(_numbers))
 
     @property
+    def cookie(self) -> bytes:
+        return self._headers.get(b"cookie", b"")
+
+    @property
+    def content_type(self) -> bytes:
+        return self._headers.get(b"content-type", b"")
+
+    @property
+    def encoded(self) -> bool:
+        return b"content-encoding" in self._headers
+
+    @property
+    def language(self) -> str:
+        return languages.choose(self._headers.get(b"accept-language", b""), self.cookie)
+
+    @property
     def token(self) -> bytes | None:
-        scheme, _, token = self.authorization.partition(b" ")
+        authorization = self._headers.get(b"authorization", b"")
+        if authorization[:7] == b"Bearer ":
+            return authorization[7:].strip()
+        scheme, _, token = authorization.partition(b" ")
         return token.strip() if scheme.lower() == b"bearer" else None
+
+
+class Answer(NamedTuple):
+    """What is sent, but for the headers that every answer gets."""
+
+    status: int
+    headers: Headers
+    body: bytes
 
 
 class Refused(Exception):
@@ -72,45 +81,46 @@ class Refused(Exception):
         self.headers = headers or []
 
 
-async def send_json(
-    send: Send, request: Request, body: bytes, *, status: int = 200, headers: Headers | None = None
-) -> None:
-    await _send(send, request, status, JSON_HEADERS + (headers or []), body)
-
-
-async def send_problem(send: Send, request: Request, refused: Refused, language: str) -> None:
+def problem(request: Request, refused: Refused) -> Answer:
+    language = request.language
     if refused.more or refused.wait is not None:
-        status, headers, body = _problem(refused, language)
+        answer = _problem(refused, language)
     else:
-        status, headers, body = _plain_problem(refused.code, language)
+        answer = _plain_problem(refused.code, language)
+    return _instance(request, answer, refused.headers)
+
+
+def plain_problem(request: Request, code: str) -> Answer:
+    """The same for a code that needs no more words, without an exception: the refusals by mark."""
+    return _instance(request, _plain_problem(code, request.language), [])
+
+
+def _instance(request: Request, answer: Answer, headers: Headers) -> Answer:
+    status, more, body = answer
     # The body is an object that is never empty: the request id goes in at its end.
-    body = b'%b,"instance":"%b"}' % (body[:-1], request.id)
-    await _send(send, request, status, headers + refused.headers, body)
+    return Answer(status, more + headers, b'%b,"instance":"%b"}' % (body[:-1], request.id))
 
 
-def _problem(refused: Refused, language: str) -> tuple[int, Headers, bytes]:
+def _problem(refused: Refused, language: str) -> Answer:
     with translation.override(language):
         built = problems.problem(refused.code, retry_after=refused.wait, **refused.more)
     headers = [(k.lower().encode(), v.encode()) for k, v in built.headers.items()]
     headers.append((b"content-language", language.encode()))
-    return built.status, headers, built.body
+    return Answer(built.status, headers, built.body)
 
 
 @lru_cache(maxsize=256)
-def _plain_problem(code: str, language: str) -> tuple[int, Headers, bytes]:
+def _plain_problem(code: str, language: str) -> Answer:
     return _problem(Refused(code), language)
 
 
-async def _send(send: Send, request: Request, status: int, headers: Headers, body: bytes) -> None:
-    await send(
-        {
-            "type": "http.response.start",
-            "status": status,
-            "headers": [
-                *headers,
-                (b"content-length", b"%d" % len(body)),
-                (b"x-request-id", request.id),
-            ],
-        }
-    )
+async def send_answer(send: Send, request: Request, answer: Answer) -> None:
+    status, headers, body = answer
+    length, name = (b"content-length", b"%d" % len(body)), (b"x-request-id", request.id)
+    start = {
+        "type": "http.response.start",
+        "status": status,
+        "headers": [*headers, length, name],
+    }
+    await send(start)
     await send({"type": "http.response.body", "body": b"" if request.head_only else body})

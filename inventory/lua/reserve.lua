@@ -23,55 +23,55 @@ elseif info[4] == '1' then closed_for_all = 'P'
 elseif now < starts then closed_for_all = 'N'
 elseif now >= ends then closed_for_all = 'C' end
 
-local users, purchases = {}, {}
+local users, purchases, quantities = {}, {}, {}
 local entries = cmsgpack.unpack(ARGV[4])
+local count = 0
 for i = 1, #entries, 3 do
-  users[#users + 1] = entries[i]
-  purchases[#purchases + 1] = entries[i + 1]
+  count = count + 1
+  users[count], purchases[count], quantities[count] = entries[i], entries[i + 1], entries[i + 2]
 end
-local live, ended = {}, {}
-for i, value in ipairs(redis.call('HMGET', KEYS[3], unpack(users))) do
-  if value then live[users[i]] = value end
-end
-for i, value in ipairs(redis.call('HMGET', KEYS[6], unpack(purchases))) do
-  if value then ended[purchases[i]] = value end
-end
-local rates = {}
-if limit > 0 and primed then
-  for i, value in ipairs(redis.call('HMGET', KEYS[9], unpack(users))) do
-    if value then rates[users[i]] = value end
-  end
-end
+local limited = limit > 0 and primed
+local lives = redis.call('HMGET', KEYS[3], unpack(users))
+local results = redis.call('HMGET', KEYS[6], unpack(purchases))
+local rates = limited and redis.call('HMGET', KEYS[9], unpack(users))
+
+-- Numbers become text slowly: those that many entries share are made once.
+local at = string.format('%.0f', now)
+local step = limited and window / limit
+local first_hit = limited and string.format('%.0f|%s', now + step, call)
+local claim_end = '|' .. call .. '|' .. at
 
 -- GCRA: a buyer's theoretical arrival time moves on by window/limit with each try.
-local hit = {}
-local function wait(user)
-  local value = rates[user]
-  local tat, seen = now, nil
+local hits, hit = {}, {}
+local function wait(user, value)
+  local value = hit[user] or value
+  local text = first_hit
   if value then
     local bar = string.find(value, '|', 1, true)
-    tat, seen = math.max(now, tonumber(string.sub(value, 1, bar - 1))), string.sub(value, bar + 1)
+    -- Counted by this very call already, which is repeated because its reply was lost.
+    if not hit[user] and string.sub(value, bar + 1) == call then return 0 end
+    local after = math.max(now, tonumber(string.sub(value, 1, bar - 1))) + step
+    if after - now > window then return math.ceil(after - now - window) end
+    text = string.format('%.0f|%s', after, call)
   end
-  if seen == call and hit[user] == nil then return 0 end
-  local after = tat + window / limit
-  if after - now > window then return math.ceil(after - now - window) end
-  rates[user] = string.format('%.0f|%s', after, call)
-  hit[user] = rates[user]
+  hit[user] = text
+  hits[#hits + 1], hits[#hits + 2] = user, text
   return 0
 end
 
 local taken, answers = 0, {}
+local new_live, new_claim = {}, {}
 local new_buyers, new_pending, new_claims = {}, {}, {}
-for i = 1, #users do
-  local user, purchase, quantity = users[i], purchases[i], entries[3 * i]
-  local mine = live[user]
+for i = 1, count do
+  local user, purchase = users[i], purchases[i]
+  local mine = new_live[user] or lives[i]
   local answer = nil
   if mine then
     local state, holds = string.sub(mine, -1), string.sub(mine, 1, -3)
     if state == 'o' then answer = 'O' .. holds
     elseif state == 'x' then answer = 'B'
     else
-      local claim = new_claims[holds] or redis.call('HGET', KEYS[5], holds)
+      local claim = new_claim[holds] or redis.call('HGET', KEYS[5], holds)
       -- A queued buyer without a claim can only be what a partial loss left behind: start afresh.
       if claim then
         local by = string.match(claim, '^[^|]*|[^|]*|([^|]*)')
@@ -79,22 +79,23 @@ for i = 1, #users do
       end
     end
   end
-  if not answer and ended[purchase] then answer = 'E' .. ended[purchase] end
+  if not answer and results[i] then answer = 'E' .. results[i] end
   if not answer and closed_for_all then answer = closed_for_all end
-  if not answer and limit > 0 then
-    local ms = wait(user)
+  if not answer and limited then
+    local ms = wait(user, rates[i])
     if ms > 0 then answer = 'T' .. ms end
   end
+  local quantity = quantities[i]
   if not answer and (quantity < 1 or quantity > per_buyer) then answer = 'M' end
   if not answer and quantity > stock - taken then answer = 'S' end
   if not answer then
     taken = taken + quantity
-    live[user] = purchase .. '|q'
-    new_claims[purchase] = user .. '|' .. quantity .. '|' .. call .. '|' .. now
-    new_buyers[#new_buyers + 1] = user
-    new_buyers[#new_buyers + 1] = live[user]
-    new_pending[#new_pending + 1] = now
-    new_pending[#new_pending + 1] = purchase
+    local claim = user .. '|' .. quantity .. claim_end
+    new_live[user], new_claim[purchase] = purchase .. '|q', claim
+    local n = #new_buyers
+    new_buyers[n + 1], new_buyers[n + 2] = user, new_live[user]
+    new_pending[n + 1], new_pending[n + 2] = at, purchase
+    new_claims[n + 1], new_claims[n + 2] = purchase, claim
     answer = 'R'
   end
   answers[i] = answer
@@ -105,12 +106,7 @@ if taken > 0 then
   redis.call('DECRBY', KEYS[2], taken)
   redis.call('HSET', KEYS[3], unpack(new_buyers))
   redis.call('ZADD', KEYS[4], unpack(new_pending))
-  local flat = {}
-  for purchase, claim in pairs(new_claims) do
-    flat[#flat + 1] = purchase
-    flat[#flat + 1] = claim
-  end
-  redis.call('HSET', KEYS[5], unpack(flat))
+  redis.call('HSET', KEYS[5], unpack(new_claims))
   redis.call('INCR', KEYS[8])
   stock = stock - taken
   if stock == 0 then
@@ -118,13 +114,8 @@ if taken > 0 then
     crossed = 1
   end
 end
-local rated = {}
-for user, value in pairs(hit) do
-  rated[#rated + 1] = user
-  rated[#rated + 1] = value
-end
-if #rated > 0 then
-  redis.call('HSET', KEYS[9], unpack(rated))
+if #hits > 0 then
+  redis.call('HSET', KEYS[9], unpack(hits))
   redis.call('PEXPIRE', KEYS[9], math.ceil(2 * window))
 end
 return {tonumber(redis.call('GET', KEYS[7]) or '0'), stock, crossed, starts, now, unpack(answers)}
