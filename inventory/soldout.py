@@ -64,6 +64,13 @@ class Marks:
             self._marks[sale_id] = Mark(epoch, sold_out, seen_at)
             return True
 
+    def drop(self, sale_id: int) -> None:
+        """Ask the gate about this sale; what is older than the mark stays refuted."""
+        with self._lock:
+            mark = self._marks.get(sale_id)
+            if mark is not None:
+                self._marks[sale_id] = Mark(mark.epoch, False, self._clock())
+
     def forget(self) -> None:
         """Drop all marks: nothing is known, so the gate is asked."""
         with self._lock:
@@ -71,6 +78,20 @@ class Marks:
 
     def believed(self) -> dict[int, bool]:
         return {sale_id: mark.sold_out for sale_id, mark in list(self._marks.items())}
+
+    def told(self) -> list[dict[str, object]]:
+        """For people: each mark, and whether it refuses at this moment."""
+        now, ttl = self._clock(), settings.SOLD_OUT_TTL
+        return [
+            {
+                "sale": sale_id,
+                "epoch": mark.epoch,
+                "sold_out": mark.sold_out,
+                "age": round(now - mark.seen_at, 3),
+                "refuses": mark.sold_out and now - mark.seen_at < ttl,
+            }
+            for sale_id, mark in sorted(self._marks.copy().items())
+        ]
 
 
 marks = Marks()

@@ -84,7 +84,7 @@ class Admissions:
         asked_at = time.monotonic()
         reservation = await gate.reserve_async(sale_id, entries)
         faultpoint("after_reserve")
-        note(sale_id, reservation.level, asked_at=asked_at)
+        note(sale_id, reservation, asked_at=asked_at)
         if reservation.level.crossed:
             self._announce(sale_id, reservation.level)
         return reservation

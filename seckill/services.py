@@ -26,6 +26,8 @@ from seckill.throttle import Throttle
 
 log = logging.getLogger(__name__)
 
+_NOT_SELLING = frozenset({Admission.PAUSED, Admission.CLOSED, Admission.NOT_OPEN})
+
 # So long after the end of the sale a token still lets its buyer ask for the outcome.
 TOKEN_AFTERLIFE = timedelta(days=1)
 
@@ -116,15 +118,21 @@ def purchase(*, sale_id: int, user_id: int, quantity: int = 1) -> Purchase:
 def _reserve(sale_id: int, entry: gate.Entry) -> gate.Reservation:
     asked_at = time.monotonic()
     reservation = gate.reserve(sale_id, [entry])
-    note(sale_id, reservation.level, asked_at=asked_at)
+    note(sale_id, reservation, asked_at=asked_at)
     announce(sale_id, level=reservation.level)
     return reservation
 
 
-def note(sale_id: int, level: gate.Level, *, asked_at: float) -> None:
-    """Keep what the gate said about stock as this process's mark."""
+def note(sale_id: int, reservation: gate.Reservation, *, asked_at: float) -> None:
+    """Keep what the gate said about stock as this process's mark.
+
+    A sale that is paused, closed or not open yet gets no mark that refuses: "sold out" isn't why.
+    """
+    level = reservation.level
     if level.stock is not None:
-        marks.observe(sale_id, epoch=level.epoch, sold_out=level.sold_out, seen_at=asked_at)
+        open_now = not any(v.admission in _NOT_SELLING for v in reservation.verdicts)
+        sold_out = level.sold_out and open_now
+        marks.observe(sale_id, epoch=level.epoch, sold_out=sold_out, seen_at=asked_at)
 
 
 def _purchase(purchase_id: UUID, verdict: gate.Verdict, reservation: gate.Reservation) -> Purchase:
