@@ -95,7 +95,7 @@ class Publisher:
             news, closed = list(self._waiting.values()), self._closed
             self._waiting.clear()
         self._tick()
-        sent = not news and self._until_beat() != 0 or self._send(news)
+        sent = (not news and self._until_beat() != 0) or self._send(news)
         if not closed:
             self._rest(GATHER if sent else PAUSE)
         return not closed

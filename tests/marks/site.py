@@ -1,0 +1,228 @@
+"""Three web processes that tell each other about sold-out marks, and what tests do to them."""
+
+import http.client
+import itertools
+import json
+import re
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import kombu
+import psycopg2
+import redis
+import uuid_utils.compat
+
+from seckill import tokens
+from tests.support.proxy import FaultProxy
+from tests.support.redis_server import RedisServer
+from tests.support.service import Service
+from tests.support.stack import Stack
+from tests.support.waiting import HOST, wait_until
+
+UNITS = 3  # of each sale: as many as there are web processes
+PATIENCE = 10.0
+LONGEST = 3.0  # seconds that an answer may take, whatever is down
+STRANGER = itertools.count(2_000_000_000)  # ids of users that don't exist
+
+
+class Answer(NamedTuple):
+    status: int
+    code: str
+    purchase_id: str
+    seconds: float
+
+
+@dataclass
+class Site:
+    """`proxy` stands between web2 and the transport; `server` is the transport."""
+
+    stack: Stack
+    gate: RedisServer
+    server: Service
+    proxy: FaultProxy
+    kind: str
+    hold: Path
+    _users: list[int] = field(default_factory=list)
+    _sales: list[int] = field(default_factory=list)
+
+    # --- rows -----------------------------------------------------------------------------------
+    def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        opened = psycopg2.connect(self.stack.environment["DATABASE_URL"])
+        with closing(opened) as connection, connection, connection.cursor() as cursor:
+            cursor.execute(statement, values)
+            return cursor.fetchall() if cursor.description else []
+
+    def shell(self, *lines: str) -> str:
+        """Run code in a command's process, with the services at hand."""
+        head = [
+            "from datetime import timedelta",
+            "from django.utils import timezone",
+            "from inventory import services as stock",
+            "from orders import repair, services as orders",
+            "from orders.priming import prime",
+        ]
+        code = "\n".join([*head, *lines])
+        return str(self.stack.manage("shell", "--no-imports", "-c", code))
+
+    def sale(self) -> int:
+        """An open sale of three units, whose gate is loaded."""
+        if not self._sales:
+            text = self.shell(
+                "now = timezone.now()",
+                "for number in range(12):",
+                f"    s = stock.create_sale(name='Kettle', price_cents=990, quantity={UNITS},"
+                " starts_at=now - timedelta(hours=1), ends_at=now + timedelta(hours=1))",
+                "    assert prime(s.pk)",
+                "    print('sale', s.pk)",
+            )
+            self._sales = [int(number) for number in re.findall(r"sale (\d+)", text)]
+        return self._sales.pop()
+
+    def user(self) -> int:
+        if not self._users:
+            self.stack.manage("create_buyers", "--count", "400")
+            self._users = [pk for (pk,) in self.rows("SELECT id FROM auth_user ORDER BY id")]
+        return self._users.pop()
+
+    # --- buying ---------------------------------------------------------------------------------
+    def request(self, sale_id: int, user_id: int | None = None) -> bytes:
+        token = tokens.issue(
+            sale_id=sale_id,
+            user_id=self.user() if user_id is None else user_id,
+            purchase_id=uuid_utils.compat.uuid7(),
+            expires_at=time.time() + 3600,
+        )
+        return (
+            f"POST /api/v1/sales/{sale_id}/purchases HTTP/1.1\r\nHost: {HOST}\r\n"
+            f"Authorization: Bearer {token}\r\nContent-Length: 0\r\n\r\n"
+        ).encode()
+
+    def buy(self, sale_id: int, web: int, user_id: int | None = None) -> Answer:
+        """Ask one process, by its number from 0."""
+        token = self.request(sale_id, user_id).split(b"Bearer ")[1].split(b"\r\n")[0].decode()
+        connection = http.client.HTTPConnection(HOST, self.stack.ports[web], timeout=PATIENCE)
+        began = time.monotonic()
+        with closing(connection):
+            headers = {"Authorization": f"Bearer {token}"}
+            connection.request("POST", f"/api/v1/sales/{sale_id}/purchases", headers=headers)
+            response = connection.getresponse()
+            body = json.loads(response.read())
+        seconds = time.monotonic() - began
+        code, purchase = body.get("code", ""), body.get("purchase_id", "")
+        return Answer(response.status, code, purchase, seconds)
+
+    def sell_out(self, sale_id: int, users: Sequence[int] | None = None) -> list[str]:
+        """Sell all units by web1; returns the purchases."""
+        answers = [self.buy(sale_id, 0, users[i] if users else None) for i in range(UNITS)]
+        assert [answer.status for answer in answers] == [202] * UNITS, answers
+        return [answer.purchase_id for answer in answers]
+
+    def wait_orders(self, sale_id: int, number: int = UNITS) -> None:
+        statement = "SELECT count(*) FROM orders_order WHERE sale_id = %s AND status = 0"
+        wait_until(lambda: self.rows(statement, sale_id) == [(number,)], 30, 0.05)
+
+    def refused(self, sale_id: int) -> list[str]:
+        """Ask each process once."""
+        return [self.buy(sale_id, web).code for web in range(len(self.stack.ports))]
+
+    # --- the gate -------------------------------------------------------------------------------
+    @cached_property
+    def redis(self) -> "redis.Redis":
+        return self.gate.client()
+
+    def stock(self, sale_id: int) -> int:
+        return int(str(self.redis.get(f"seckill:sale:{{{sale_id}}}:stock")))
+
+    def gate_calls(self) -> int:
+        stats: Any = self.redis.info("commandstats")
+        return int(stats.get("cmdstat_evalsha", {}).get("calls", 0))
+
+    # --- units come back --------------------------------------------------------------------------
+    def expire(self, sale_id: int) -> None:
+        statement = (
+            "UPDATE orders_order SET created_at = now() - interval '2 hours',"
+            " pay_before = now() - interval '1 hour' WHERE sale_id = %s"
+        )
+        self.rows(statement, sale_id)
+        self.queue("sweep_expired", queue="sweeps")
+
+    def cancel(self, sale_id: int) -> None:
+        self.shell(
+            "from orders.models import Order",
+            f"for order in Order.objects.filter(sale_id={sale_id}):",
+            "    assert orders.cancel_order(order.pk, actor='test')",
+        )
+
+    def top_up(self, sale_id: int) -> None:
+        self.shell(f"stock.adjust_stock({sale_id}, delta={UNITS}, reason='more')")
+
+    def queue(self, task: str, *arguments: Any, queue: str) -> None:
+        number = uuid.uuid4().hex
+        headers = {"lang": "py", "task": f"orders.{task}", "id": number, "root_id": number}
+        url = self.stack.environment["CELERY_BROKER_URL"]
+        prefix = {"global_keyprefix": "seckill:celery:"} if url.startswith("redis") else {}
+        with (
+            kombu.Connection(url, transport_options=prefix) as connection,
+            connection.Producer() as producer,
+        ):
+            options = {"correlation_id": number, "serializer": "json", "headers": headers}
+            producer.publish((arguments, {}, {}), routing_key=queue, **options)
+
+    def sells_again(self, sale_id: int, since: float, *, within: Sequence[float]) -> list[float]:
+        """Ask each process until it sells; how long after `since` that was."""
+        found: dict[int, float] = {}
+        while len(found) < len(self.stack.ports) and time.monotonic() - since < max(within) + 2:
+            for web in set(range(len(self.stack.ports))) - found.keys():
+                answer = self.buy(sale_id, web)
+                assert answer.seconds < LONGEST
+                if answer.status == 202:
+                    found[web] = time.monotonic() - since
+        times = [found.get(web, float("inf")) for web in range(len(self.stack.ports))]
+        assert all(t < most for t, most in zip(times, within, strict=True)), (times, within)
+        return times
+
+    def wait_stock(self, sale_id: int) -> float:
+        """The moment when all units were back."""
+        wait_until(lambda: self.stock(sale_id) == UNITS, 30, 0.005)
+        return time.monotonic()
+
+    # --- what the processes say -------------------------------------------------------------------
+    def ready(self, web: int) -> Mapping[str, Any]:
+        connection = http.client.HTTPConnection(HOST, self.stack.ports[web], timeout=PATIENCE)
+        with closing(connection):
+            connection.request("GET", "/readyz")
+            result: Mapping[str, Any] = json.loads(connection.getresponse().read())
+        return result
+
+    def listener(self, web: int) -> str:
+        return str(self.ready(web).get("sold_out", {}).get("listener"))
+
+    def wait_listening(self, within: float = 15) -> float:
+        """Until all listeners hear; how long that took."""
+        began = time.monotonic()
+        for web in range(len(self.stack.ports)):
+            wait_until(partial(self._hears, web), within, 0.1)
+        return time.monotonic() - began
+
+    def _hears(self, web: int) -> bool:
+        return self.listener(web) == "ok"
+
+    def pid(self, web: int) -> int:
+        """Of the process that answers: with granian that is a child."""
+        name = self.stack.members[f"web{web + 1}"].pid
+        reports = [str(key) for key in self.redis.scan_iter("seckill:soldout:report:*")]
+        pids = {int(key.rpartition(":")[2]) for key in reports}
+        return next(pid for pid in pids if _parent(pid) == name or pid == name)
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
