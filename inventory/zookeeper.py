@@ -124,6 +124,10 @@ class ZooKeeper:
     def _acquire(self) -> Any:
         """This process's client, connected. Raises Lost if nobody answers in time."""
         with self._lock:
+            if self._client is not None and not self._client.connected:
+                # Kazoo would come back by itself, but slowly, and not at all if data got lost.
+                _end_aside(self._client)
+                self._client = None
             if self._client is None:
                 self._client = _connect()
             return self._client

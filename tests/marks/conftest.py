@@ -21,6 +21,8 @@ SETTINGS = {
     "CAPTCHA": "off",
     "PURCHASE_RATE": "1000/1s",
     "SECKILL_TESTING": "1",
+    # Longer than a command takes, so that a mark which nobody clears is still there.
+    "SOLD_OUT_TTL": "6",
 }
 OpenSite = Callable[..., AbstractContextManager[Site]]
 

@@ -84,6 +84,12 @@ class Site:
             self._sales = [int(number) for number in re.findall(r"sale (\d+)", text)]
         return self._sales.pop()
 
+    def prepare(self) -> None:
+        """Have sales and users at hand that need no command, which the transport might hold up."""
+        self._sales, spare = [], self.sale()
+        self._sales.append(spare)
+        self._users.append(self.user())
+
     def user(self) -> int:
         if not self._users:
             self.stack.manage("create_buyers", "--count", "400")

@@ -8,12 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.marks.site import STRANGER, UNITS, Site
-from tests.support.waiting import HOST
+from tests.marks.conftest import OpenSite
+from tests.marks.site import STRANGER, UNITS, Answer, Site
+from tests.support.waiting import HOST, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(90)]
 
-TTL = 2.0  # the default of SOLD_OUT_TTL
+TTL = 6.0  # SOLD_OUT_TTL of these processes
 WAYS = ("expire", "cancel", "failed", "top_up")
 
 
@@ -94,3 +95,53 @@ def test_back_in_stock_reaches_each_process_within_a_second(site: Site, way: str
     times = site.sells_again(sale_id, since, within=[1.0] * 3)
 
     sys.stdout.write(f"{site.kind} {way}: {[round(t, 2) for t in times]}\n")
+
+
+def test_a_deaf_process_sells_again_when_its_mark_has_run_out(site: Site) -> None:
+    site.proxy.set("blackhole")
+    sale_id = site.sale()
+    site.sell_out(sale_id)
+    site.wait_orders(sale_id)
+    assert site.refused(sale_id) == ["sold_out"] * 3
+    site.expire(sale_id)
+    since = site.wait_stock(sale_id)
+
+    times = site.sells_again(sale_id, since, within=[1.0, TTL, 1.0])
+
+    sys.stdout.write(f"{site.kind} deaf: {[round(t, 2) for t in times]}\n")
+    assert times[1] > 1.0  # It did hear nothing.
+    assert site.ready(1)["ready"]
+
+
+def test_sold_out_that_is_written_down_after_the_clear_does_not_stick(site: Site) -> None:
+    assert late_mark(site).status == 202
+
+
+def late_mark(site: Site) -> Answer:
+    """web2 stands still between the gate's "sold out" and its mark; meanwhile units return."""
+    sale_id = site.sale()
+    site.sell_out(sale_id)
+    site.wait_orders(sale_id)
+    site.redis.delete("seckill:soldout:reports")
+    site.stack.restart("web2")  # It knows nothing of this sale, so it asks the gate.
+    site.wait_listening()
+    site.shell(
+        f"from inventory import channel, news; channel.publish(news.News({sale_id}, 0, False))"
+    )
+    site.hold.unlink()
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(site.buy, sale_id, 1)
+        wait_until(site.hold.exists)
+        site.expire(sale_id)
+        site.wait_stock(sale_id)
+        time.sleep(0.5)  # The news of it come to the process that stands still.
+        site.hold.unlink()
+        assert asked.result(10).code == "sold_out"
+    site.hold.touch()
+    return site.buy(sale_id, 1)
+
+
+@pytest.mark.parametrize("kind", ["rabbitmq"])
+def test_late_mark_sticks_without_the_epoch_check(open_site: OpenSite, kind: str) -> None:
+    with open_site(kind, entry="tests.marks.unguarded:application") as site:
+        assert late_mark(site).code == "sold_out"
