@@ -207,7 +207,10 @@ class Site:
         return result
 
     def listener(self, web: int) -> str:
-        return str(self.ready(web).get("sold_out", {}).get("listener"))
+        try:
+            return str(self.ready(web).get("sold_out", {}).get("listener"))
+        except OSError:
+            return "no process"
 
     def wait_listening(self, within: float = 15) -> float:
         """Until all listeners hear; how long that took."""

@@ -89,10 +89,11 @@ def test_stale_node_of_an_older_sale_refuses_for_a_moment_at_most(open_site: Ope
         client.start()
         try:
             data = json.dumps({"epoch": 1, "sold_out": True}).encode()
-            client.create(f"{ROOT}/{sale_id}", data, makepath=True)
+            client.ensure_path(f"{ROOT}/{sale_id}")
+            client.set(f"{ROOT}/{sale_id}", data)
             time.sleep(0.5)  # All have read it.
             site.sells_again(sale_id, time.monotonic(), within=[6.5] * 3)
-            client.create(f"{ROOT}/999999", data)
+            client.ensure_path(f"{ROOT}/999999")
             site.queue("reconcile_sales", queue="sweeps")
             wait_until(lambda: client.exists(f"{ROOT}/999999") is None, 20, 0.1)
             assert client.exists(f"{ROOT}/{sale_id}") is not None
