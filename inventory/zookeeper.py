@@ -147,10 +147,25 @@ def _connect() -> Any:
         secured["default_acl"] = [make_digest_acl(user, password, all=True)]
     client = KazooClient(hosts=settings.ZOOKEEPER_HOSTS, timeout=SESSION, **secured)
     connected = client.start_async()
-    if connected.wait(PATIENCE) and client.connected:
-        return client
-    _end_aside(client)
-    raise Lost("ZooKeeper doesn't answer")
+    try:
+        if not (connected.wait(PATIENCE) and client.connected):
+            raise Lost("ZooKeeper doesn't answer")
+        _make_chroot(client)
+    except BaseException:
+        _end_aside(client)
+        raise
+    return client
+
+
+def _make_chroot(client: Any) -> None:
+    """Kazoo makes paths below it, but not the chroot itself."""
+    chroot = client.chroot
+    if chroot:
+        client.chroot = ""
+        try:
+            client.ensure_path_async(chroot).get(timeout=PATIENCE)
+        finally:
+            client.chroot = chroot
 
 
 def _end_aside(client: Any) -> None:

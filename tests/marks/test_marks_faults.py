@@ -84,6 +84,7 @@ def test_zookeeper_is_away_longer_than_a_session_and_loses_its_data(open_site: O
 
 def test_stale_node_of_an_older_sale_refuses_for_a_moment_at_most(open_site: OpenSite) -> None:
     with open_site("zookeeper") as site:
+        site.prepare()
         sale_id = site.sale()
         client = KazooClient(site.server.url)
         client.start()
