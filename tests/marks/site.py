@@ -177,18 +177,24 @@ class Site:
             kombu.Connection(url, transport_options=prefix) as connection,
             connection.Producer() as producer,
         ):
-            options = {"correlation_id": number, "serializer": "json", "headers": headers}
+            options: dict[str, Any] = {
+                "correlation_id": number,
+                "serializer": "json",
+                "headers": headers,
+            }
             producer.publish((arguments, {}, {}), routing_key=queue, **options)
 
     def sells_again(self, sale_id: int, since: float, *, within: Sequence[float]) -> list[float]:
         """Ask each process until it sells; how long after `since` that was."""
         found: dict[int, float] = {}
+        users = [self.user() for _ in self.stack.ports]
         while len(found) < len(self.stack.ports) and time.monotonic() - since < max(within) + 2:
             for web in set(range(len(self.stack.ports))) - found.keys():
-                answer = self.buy(sale_id, web)
+                answer = self.buy(sale_id, web, users[web])
                 assert answer.seconds < LONGEST
                 if answer.status == 202:
                     found[web] = time.monotonic() - since
+            time.sleep(0.01)
         times = [found.get(web, float("inf")) for web in range(len(self.stack.ports))]
         assert all(t < most for t, most in zip(times, within, strict=True)), (times, within)
         return times
@@ -221,6 +227,12 @@ class Site:
 
     def _hears(self, web: int) -> bool:
         return self.listener(web) == "ok"
+
+    def believes(self, web: int, sale_id: int) -> bool | None:
+        """Is it sold out, as this process last reported; None: it knows nothing."""
+        reports = self.redis.scan_iter(f"seckill:soldout:report:*:{self.pid(web)}")
+        marks = [m for key in reports for m in json.loads(self.redis.get(key) or "{}")["marks"]]
+        return next((bool(m["sold_out"]) for m in marks if m["sale"] == sale_id), None)
 
     def pid(self, web: int) -> int:
         """Of the process that answers: with granian that is a child."""
