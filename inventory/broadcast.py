@@ -56,10 +56,7 @@ class Broadcast:
         try:
             producer = self._open()
             for start in range(0, max(1, len(news)), MOST_TOGETHER):
-                events = [
-                    {"sale": item.sale_id, "epoch": item.epoch, "sold_out": item.sold_out}
-                    for item in news[start : start + MOST_TOGETHER]
-                ]
+                events = [_event(item) for item in news[start : start + MOST_TOGETHER]]
                 producer.publish({"events": events}, retry=False, delivery_mode=1)
         except BaseException:
             self.close()
@@ -122,12 +119,23 @@ def _consumer(connection: Any, ear: Ear) -> Any:
     )
 
 
+def _event(news: News) -> dict[str, object]:
+    return {
+        "sale": news.sale_id,
+        "epoch": news.epoch,
+        "sold_out": news.sold_out,
+        "age": round(news.age, 3),
+    }
+
+
 def _read(body: Any) -> list[News]:
     """What makes no sense comes from another version of this program, and is left out."""
     try:
-        events = [(event["sale"], event["epoch"], event["sold_out"]) for event in body["events"]]
-        return [News(int(sale), int(epoch), bool(out)) for sale, epoch, out in events]
-    except (LookupError, TypeError, ValueError):
+        return [
+            News(int(e["sale"]), int(e["epoch"]), bool(e["sold_out"]), float(e.get("age", 0)))
+            for e in body["events"]
+        ]
+    except (AttributeError, LookupError, TypeError, ValueError):
         log.warning("sold-out news that can't be read: %.200r", body)
         return []
 

@@ -87,8 +87,10 @@ class Listener:
         _heard.inc()
         self.beat()
         if news.epoch:
+            # Counted from when it was learnt: news that waited long refuses nobody for longer.
+            learnt_at = self._last_word - news.age
             self._marks.observe(
-                news.sale_id, epoch=news.epoch, sold_out=news.sold_out, seen_at=self._last_word
+                news.sale_id, epoch=news.epoch, sold_out=news.sold_out, seen_at=learnt_at
             )
         else:
             self._marks.drop(news.sale_id)

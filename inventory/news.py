@@ -9,11 +9,15 @@ DEAF_AFTER = 2.0
 
 
 class News(NamedTuple):
-    """`epoch` 0: something else about the sale changed, so the gate must be asked."""
+    """`epoch` 0: something else about the sale changed, so the gate must be asked.
+
+    `age`: seconds since somebody learnt it from the gate.
+    """
 
     sale_id: int
     epoch: int
     sold_out: bool
+    age: float = 0.0
 
 
 class Deaf(Exception):
@@ -34,7 +38,7 @@ class Ear(Protocol):
 class Transport(Protocol):
     """`listen` returns when the ear is stopping, and raises whatever goes wrong.
 
-    `send` raises too; sending the same again is harmless. Each holds no more than one connection.
+    `send` raises too; sending the same again is harmless.
     `needs_beats`: somebody has to send a message now and then (an empty one is enough).
     """
 

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from django.conf import settings
+
 from inventory.news import News, Transport
 
 log = logging.getLogger(__name__)
@@ -37,28 +39,28 @@ class Publisher:
         self._pulse = pulse
         self._tick = tick
         self._condition = threading.Condition()
-        self._waiting: dict[tuple[int, bool], News] = {}
+        self._waiting: dict[tuple[int, bool], tuple[News, float]] = {}  # and when it was learnt
         self._thread: threading.Thread | None = None
         self._closed = False
         self._sent_at = -BETWEEN_BEATS
 
     def put(self, news: News) -> None:
         with self._condition:
-            if self._closed or not self._keep(news):
+            if self._closed or not self._keep(news, time.monotonic() - news.age):
                 return
             self._condition.notify()
         self.ensure()
 
-    def _keep(self, news: News) -> bool:
+    def _keep(self, news: News, at: float) -> bool:
         """False if newer news of that sale waits already, or too much in all."""
         # A change of another kind waits beside news of an epoch; neither makes up for the other.
         key = news.sale_id, news.epoch == 0
         known = self._waiting.get(key)
         if known is None and len(self._waiting) >= MAX_WAITING:
             return False
-        if known is not None and known.epoch > news.epoch:
+        if known is not None and known[0].epoch > news.epoch:
             return False
-        self._waiting[key] = news
+        self._waiting[key] = news, at
         return True
 
     def ensure(self) -> None:
@@ -92,10 +94,10 @@ class Publisher:
         with self._condition:
             if not self._waiting and not self._closed:
                 self._condition.wait(self._until_beat())
-            news, closed = list(self._waiting.values()), self._closed
+            waiting, closed = list(self._waiting.values()), self._closed
             self._waiting.clear()
         self._tick()
-        sent = (not news and self._until_beat() != 0) or self._send(news)
+        sent = (not waiting and self._until_beat() != 0) or self._send(waiting)
         if not closed:
             self._rest(GATHER if sent else PAUSE)
         return not closed
@@ -111,14 +113,17 @@ class Publisher:
         with self._condition:
             self._condition.wait_for(lambda: self._closed, until - time.monotonic())
 
-    def _send(self, news: list[News]) -> bool:
-        self._sent_at = time.monotonic()
+    def _send(self, waiting: list[tuple[News, float]]) -> bool:
+        self._sent_at = now = time.monotonic()
+        news = [item._replace(age=now - at) for item, at in waiting]
+        ttl = settings.SOLD_OUT_TTL
         try:
-            self._transport.send(news)
+            # A "sold out" whose mark would be over by now is not worth a word.
+            self._transport.send([item for item in news if item.age < ttl or not item.sold_out])
         except Exception as error:  # noqa: BLE001 - transports fail in many ways, all mean "not now"
             log.warning("%s sold-out news wait: %s: %s", len(news), type(error).__name__, error)
             with self._condition:
-                for item in news:
-                    self._keep(item)
+                for item, at in waiting:
+                    self._keep(item, at)
             return False
         return True

@@ -1,5 +1,6 @@
 """News about a sale goes to this process's own marks at once, and to all other processes."""
 
+import time
 from typing import Any
 
 from django.dispatch import receiver
@@ -14,7 +15,7 @@ from inventory.soldout import marks
 @receiver(stock_crossed)
 def tell_level(sale_id: int, level: Level, **_kwargs: Any) -> None:
     if not level.sold_out:
-        marks.drop(sale_id)
+        marks.observe(sale_id, epoch=level.epoch, sold_out=False, seen_at=time.monotonic())
     channel.publish(News(sale_id, level.epoch, level.sold_out))
 
 

@@ -1,9 +1,13 @@
 """News about marks over ZooKeeper: a node for each sale, `/seckill/sold-out/<sale>`.
 
-A node holds `{"epoch", "sold_out", "changed"}`; `changed` is a new text whenever something else
-about the sale changed. Watches only say *which* node to read again, so it doesn't matter how often
-they fire. A connection that was lost is never mended but replaced, with everything read anew: the
-session holds nothing worth keeping, and kazoo may wait for ever for a server that lost its data.
+A node holds `{"epoch", "sold_out", "changed", "age"}`; `changed` is a new text whenever something
+else about the sale changed. Watches only say *which* node to read again, so it doesn't matter how
+often they fire. A connection that was lost is never mended but replaced, with everything read
+anew: the session holds nothing worth keeping, and kazoo may wait for ever for a server that lost
+its data.
+
+What is there already when a connection begins may be as old as it likes, so it tells the epoch but
+refuses nobody; what changes from then on is news.
 
 Each look ends with an answer of the server. Within a session watches come before later answers, so
 that answer is the heartbeat.
@@ -38,16 +42,20 @@ class Lost(Exception):
 
 
 class State(NamedTuple):
+    """`age`: seconds since it was learnt, when it was written."""
+
     epoch: int = 0
     sold_out: bool = False
     changed: str = ""
+    age: float = 0.0
 
     @classmethod
     def parse(cls, data: bytes) -> "State":
         """What can't be read counts as nothing known."""
         try:
             value = json.loads(data)
-            return cls(int(value["epoch"]), bool(value["sold_out"]), str(value.get("changed", "")))
+            epoch, sold_out = int(value["epoch"]), bool(value["sold_out"])
+            return cls(epoch, sold_out, str(value.get("changed", "")), float(value.get("age", 0)))
         except (ValueError, TypeError, LookupError, AttributeError):
             return cls()
 
@@ -55,7 +63,9 @@ class State(NamedTuple):
         """The state with these news; an older epoch changes nothing."""
         if not news.epoch:
             return State(self.epoch, False, uuid.uuid4().hex)
-        return State(news.epoch, news.sold_out, self.changed) if news.epoch > self.epoch else self
+        if news.epoch <= self.epoch:
+            return self
+        return State(news.epoch, news.sold_out, self.changed, round(news.age, 3))
 
     def dump(self) -> bytes:
         return json.dumps(self._asdict()).encode()
@@ -191,6 +201,7 @@ class _View:
         self._lock = threading.Lock()
         self._stale: set[str] = set()
         self._children_stale = True
+        self._is_first = True
         self._lost = False
         self._changed: dict[str, str] = {}
 
@@ -232,6 +243,7 @@ class _View:
             self._read(stale)
         else:
             self._client.exists_async(ROOT).get(timeout=PATIENCE)
+        self._is_first = False
 
     def _read(self, names: Iterable[str]) -> None:
         answers = [
@@ -254,7 +266,8 @@ class _View:
         if state.changed != known:
             self._ear.hear(News(int(name), 0, False))
         if state.epoch:
-            self._ear.hear(News(int(name), state.epoch, state.sold_out))
+            sold_out = state.sold_out and not self._is_first
+            self._ear.hear(News(int(name), state.epoch, sold_out, state.age))
 
 
 def _write(client: Any, news: News) -> None:

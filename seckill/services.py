@@ -17,7 +17,7 @@ from inventory import gate
 from inventory.gate import Admission
 from inventory.models import FlashSale
 from inventory.signals import announce
-from inventory.soldout import marks
+from inventory.soldout import Turn, marks
 from orders import priming
 from orders.models import Order, Rejection, Status
 from seckill import tokens
@@ -25,6 +25,9 @@ from seckill.publisher import publisher
 from seckill.throttle import Throttle
 
 log = logging.getLogger(__name__)
+
+# Seconds between two looks whether somebody else's answer from the gate is there.
+LOOK_AGAIN = 0.005
 
 _NOT_SELLING = frozenset({Admission.PAUSED, Admission.CLOSED, Admission.NOT_OPEN})
 
@@ -104,6 +107,8 @@ def purchase(*, sale_id: int, user_id: int, quantity: int = 1) -> Purchase:
         return Purchase(purchase_id, Admission.SOLD_OUT)
     if wait := throttle().hit(user_id):
         return Purchase(purchase_id, Admission.THROTTLED, wait)
+    if _is_refused_by_now(sale_id):
+        return Purchase(purchase_id, Admission.SOLD_OUT)
     entry = gate.Entry(user_id, str(purchase_id), quantity)
     reservation = _reserve(sale_id, entry)
     if reservation.verdicts[0].admission is Admission.NOT_PRIMED:
@@ -113,6 +118,13 @@ def purchase(*, sale_id: int, user_id: int, quantity: int = 1) -> Purchase:
     if verdict.admission is Admission.RESERVED:
         publisher.put(sale_id, [[entry.purchase_id, user_id, quantity]])
     return _purchase(purchase_id, verdict, reservation)
+
+
+def _is_refused_by_now(sale_id: int) -> bool:
+    """When a mark has run out one asks the gate; the others wait here for what it hears."""
+    while (turn := marks.turn(sale_id)) is Turn.WAIT:
+        time.sleep(LOOK_AGAIN)
+    return turn is Turn.REFUSED
 
 
 def _reserve(sale_id: int, entry: gate.Entry) -> gate.Reservation:

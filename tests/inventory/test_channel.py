@@ -58,7 +58,8 @@ class Wire:
 
     @property
     def news(self) -> list[News]:
-        return [item for items in self.sent for item in items]
+        """All that was sent, without its age."""
+        return [item._replace(age=0) for items in self.sent for item in items]
 
 
 @pytest.fixture
@@ -138,6 +139,30 @@ def test_news_are_sent_again_after_a_failure(channel: Channel, wire: Wire) -> No
     wire.broken = False
 
     wait_until(lambda: wire.news == [News(SALE, 7, True)])
+
+
+def test_sold_out_that_waited_longer_than_its_mark_would_last_is_not_sent(
+    channel: Channel, wire: Wire, settings: Settings
+) -> None:
+    settings.SOLD_OUT_TTL = 0.3
+    wire.stuck.clear()
+    channel.publish(News(2, 1, False))  # This one hangs.
+    wait_until(lambda: not channel._publisher._waiting)
+    channel.publish(News(SALE, 7, True, age=0.4))
+    channel.publish(News(3, 7, False, age=0.4))
+    wire.stuck.set()
+
+    wait_until(lambda: len(wire.news) == 2)
+    assert wire.news == [News(2, 1, False), News(3, 7, False)]
+
+
+def test_mark_counts_from_when_its_news_was_learnt(channel: Channel, marks: Marks) -> None:
+    start(channel)
+
+    channel.publish(News(SALE, 5, True, age=1.0))
+
+    wait_until(lambda: marks.believed() == {SALE: True})
+    assert marks._marks[SALE].seen_at < listener(channel)._last_word - 0.9
 
 
 def test_publisher_keeps_no_more_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
