@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 MAX_WAITING = 20_000  # sales; more than that can wait until their marks have run out
 PAUSE = 0.5  # seconds without a try after a failure
 BETWEEN_BEATS = 0.2  # seconds at least, also while nobody hears them
-GATHER = 0.05  # seconds between two messages, so that a burst of news shares them
+GATHER = 0.15  # seconds between two messages, so that a burst of news shares them
 
 
 class Pulse(Protocol):

@@ -1,6 +1,5 @@
 """What each web process believes, for `manage.py soldout show`: told to Redis, with an end."""
 
-import json
 import logging
 import os
 import platform
@@ -8,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import redis.exceptions
 
 from inventory import keys
@@ -53,7 +53,7 @@ class Reporter:
 
 def _write(report: dict[str, object]) -> None:
     client = sync_client()
-    client.set(keys.report(name()), json.dumps(report), px=LIFETIME_MS)
+    client.set(keys.report(name()), msgspec.json.encode(report), px=LIFETIME_MS)
     now = client.time()[0]
     pipe = client.pipeline(transaction=False)
     pipe.zadd(keys.reports(), {name(): now})
@@ -67,7 +67,7 @@ def read() -> dict[str, Any]:
     names = [raw.decode() if isinstance(raw, bytes) else raw for raw in _names(client)]
     values = client.mget([keys.report(each) for each in names]) if names else []
     pairs = zip(names, values, strict=True)
-    return {each: json.loads(value) for each, value in pairs if value is not None}
+    return {each: msgspec.json.decode(value) for each, value in pairs if value is not None}
 
 
 def _names(client: Any) -> list[Any]:

@@ -12,7 +12,6 @@ from inventory.listening import Listener
 from inventory.news import Ear, News
 from inventory.publishing import Publisher
 from inventory.soldout import Marks
-from inventory.zookeeper import State
 from tests.support.waiting import wait_until
 
 SALE = 1
@@ -220,35 +219,3 @@ def test_silence_makes_the_listener_late_and_connect_anew(
     assert marks.believed() == {}
     wire.broken = False
     wait_until(lambda: listener(channel).state == "ok", 5)
-
-
-@pytest.mark.parametrize(
-    ("news", "state"),
-    [
-        (News(SALE, 4, True), State(5, False, "x")),
-        (News(SALE, 5, True), State(5, False, "x")),
-        (News(SALE, 6, True), State(6, True, "x")),
-    ],
-)
-def test_older_epoch_never_replaces_a_newer_one_in_a_node(news: News, state: State) -> None:
-    assert State(5, False, "x").after(news) == state
-
-
-def test_other_change_is_a_new_text_in_the_node() -> None:
-    known = State(5, True, "x")
-
-    changed = known.after(News(SALE, 0, False))
-
-    assert (changed.epoch, changed.sold_out) == (5, False)
-    assert changed.changed != "x"
-
-
-@pytest.mark.parametrize("data", [b"", b"true", b"[]", b"{}", b"\xff", b'{"epoch": "x"}'])
-def test_node_that_makes_no_sense_counts_as_nothing_known(data: bytes) -> None:
-    assert State.parse(data) == State()
-
-
-def test_node_is_read_as_it_was_written() -> None:
-    state = State(5, True, "x")
-
-    assert State.parse(state.dump()) == state

@@ -4,11 +4,11 @@ import itertools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
 
 import pytest
 
-from tests.marks.site import Site
+from tests.marks.clerk import Clerk
+from tests.marks.site import TTL, Site, Switches
 from tests.support.postgres import Postgres
 from tests.support.processes import this_run
 from tests.support.proxy import FaultProxy
@@ -21,10 +21,10 @@ SETTINGS = {
     "CAPTCHA": "off",
     "PURCHASE_RATE": "1000/1s",
     "SECKILL_TESTING": "1",
-    # Longer than a command takes, so that a mark which nobody clears is still there.
-    "SOLD_OUT_TTL": "6",
+    # Longer than it takes to sell out and give back, so that a mark which nobody clears is there.
+    "SOLD_OUT_TTL": str(TTL),
 }
-OpenSite = Callable[..., AbstractContextManager[Site]]
+OpenSite = Callable[[str], AbstractContextManager[Site]]
 
 _numbers = itertools.count(1)
 
@@ -43,41 +43,39 @@ def transport(kind: str, server: Service, port: int) -> dict[str, str]:
     return {"CELERY_BROKER_URL": server.url.replace(f"127.0.0.1:{server.port}", address)}
 
 
-def application(stack: Stack, name: str, settings: dict[str, str], entry: str) -> None:
-    """Give one process settings, and an application, of its own."""
+def tamper(stack: Stack, name: str, settings: dict[str, str]) -> None:
+    """Give one process settings of its own, and the switches of tampered.py."""
     member = stack.members[name]
-    arguments = [entry if part == "config.asgi:application" else part for part in member.arguments]
+    entry = {"config.asgi:application": "tests.marks.tampered:application"}
+    arguments = [entry.get(part, part) for part in member.arguments]
     member.arguments = ["/usr/bin/env", *(f"{k}={v}" for k, v in settings.items()), *arguments]
 
 
 @pytest.fixture(scope="package")
 def open_site(request: pytest.FixtureRequest, _own_postgres: Postgres, _migrated: str) -> OpenSite:
     @contextmanager
-    def opened(
-        kind: str, *, entry: str = "config.asgi:application", **settings: Any
-    ) -> Iterator[Site]:
+    def opened(kind: str) -> Iterator[Site]:
         name = f"marks{next(_numbers)}"
         url = _own_postgres.create_database(name, template=_migrated)
         server = RedisServer() if kind == "redis" else request.getfixturevalue(f"_{kind}")
-        hold = this_run().folder("hold") / "marker"
-        hold.touch()
+        switches = Switches(this_run().folder("switches"))
         with RedisServer() as gate:
             server.start()
             proxy = FaultProxy(server.port).start()
             # The tasks of the ZooKeeper variant travel over the gate's Redis.
             back_ends = {"DATABASE_URL": url, "REDIS_URL": gate.url, "CELERY_BROKER_URL": gate.url}
-            named = SETTINGS | back_ends | transport(kind, server, server.port) | settings
-            stack = Stack(
-                named, plan=Plan(web=3, workers=1, concurrency=1, timers=False, beat=False)
-            )
-            points = {"FAULTPOINTS": f"after_reserve!hold={hold}"}
-            application(stack, "web2", transport(kind, server, proxy.port) | points, entry)
-            with stack:
-                site = Site(stack, gate, server, proxy, kind, hold)
+            named = SETTINGS | back_ends | transport(kind, server, server.port)
+            plan = Plan(web=3, workers=1, concurrency=1, timers=False, beat=False, migrate=False)
+            stack = Stack(named, plan=plan)
+            tamper(stack, "web2", transport(kind, server, proxy.port) | switches.environment())
+            with Clerk(stack.environment) as clerk, stack:
+                site = Site(stack, gate, server, proxy, kind, switches, clerk)
                 site.wait_listening(30)
                 yield site
                 # pytest shows this only if a test failed.
                 sys.stdout.write(stack.logs())
+                for member in stack.members:  # Nothing of theirs is needed any more.
+                    stack.kill(member)
             proxy.stop()
         if kind == "redis":
             server.stop()
@@ -99,3 +97,4 @@ def site(shared_site: Site) -> Iterator[Site]:
     shared_site.wait_listening(30)
     yield shared_site
     shared_site.proxy.heal()
+    shared_site.switches.reset()

@@ -14,17 +14,23 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import kombu
+import psutil
 import psycopg2
 import redis
 import uuid_utils.compat
+from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Origin
 
 from seckill import tokens
+from tests.marks.clerk import Clerk
+from tests.support.processes import family
 from tests.support.proxy import FaultProxy
 from tests.support.redis_server import RedisServer
 from tests.support.service import Service
 from tests.support.stack import Stack
 from tests.support.waiting import HOST, wait_until
 
+TTL = 3.0  # SOLD_OUT_TTL of these processes
 UNITS = 3  # of each sale: as many as there are web processes
 PATIENCE = 10.0
 LONGEST = 3.0  # seconds that an answer may take, whatever is down
@@ -38,6 +44,33 @@ class Answer(NamedTuple):
     seconds: float
 
 
+class Switches:
+    """Files that web2 looks at: those of tampered.py, and the marker of its fault point."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.reset()
+
+    def environment(self) -> dict[str, str]:
+        hold = f"after_reserve!hold={self.folder / 'hold'}"
+        return {"TAMPER": str(self.folder), "FAULTPOINTS": hold}
+
+    def set(self, name: str) -> None:
+        (self.folder / name).touch()
+
+    def unset(self, name: str) -> None:
+        (self.folder / name).unlink()
+
+    def is_set(self, name: str) -> bool:
+        return (self.folder / name).exists()
+
+    def reset(self) -> None:
+        """While the marker is there nothing happens at the fault point."""
+        for path in self.folder.iterdir():
+            path.unlink()
+        self.set("hold")
+
+
 @dataclass
 class Site:
     """`proxy` stands between web2 and the transport; `server` is the transport."""
@@ -47,7 +80,8 @@ class Site:
     server: Service
     proxy: FaultProxy
     kind: str
-    hold: Path
+    switches: Switches
+    clerk: Clerk
     _users: list[int] = field(default_factory=list)
     _sales: list[int] = field(default_factory=list)
 
@@ -58,24 +92,12 @@ class Site:
             cursor.execute(statement, values)
             return cursor.fetchall() if cursor.description else []
 
-    def shell(self, *lines: str) -> str:
-        """Run code in a command's process, with the services at hand."""
-        head = [
-            "from datetime import timedelta",
-            "from django.utils import timezone",
-            "from inventory import services as stock",
-            "from orders import repair, services as orders",
-            "from orders.priming import prime",
-        ]
-        code = "\n".join([*head, *lines])
-        return str(self.stack.manage("shell", "--no-imports", "-c", code))
-
     def sale(self) -> int:
         """An open sale of three units, whose gate is loaded."""
         if not self._sales:
-            text = self.shell(
+            text = self.clerk.do(
                 "now = timezone.now()",
-                "for number in range(12):",
+                "for number in range(30):",
                 f"    s = stock.create_sale(name='Kettle', price_cents=990, quantity={UNITS},"
                 " starts_at=now - timedelta(hours=1), ends_at=now + timedelta(hours=1))",
                 "    assert prime(s.pk)",
@@ -86,14 +108,19 @@ class Site:
 
     def prepare(self) -> None:
         """Have sales and users at hand that need no command, which the transport might hold up."""
-        self._sales, spare = [], self.sale()
-        self._sales.append(spare)
+        spare = [self.sale() for _ in range(3)]
+        self._sales += spare
         self._users.append(self.user())
 
     def user(self) -> int:
         if not self._users:
-            self.stack.manage("create_buyers", "--count", "400")
-            self._users = [pk for (pk,) in self.rows("SELECT id FROM auth_user ORDER BY id")]
+            statement = (
+                "INSERT INTO auth_user (username, password, first_name, last_name, email,"
+                " is_superuser, is_staff, is_active, date_joined)"
+                " SELECT 'user' || n, '', '', '', '', false, false, true, now()"
+                " FROM generate_series(1, 1000) n RETURNING id"
+            )
+            self._users = [pk for (pk,) in self.rows(statement)]
         return self._users.pop()
 
     # --- buying ---------------------------------------------------------------------------------
@@ -159,14 +186,18 @@ class Site:
         self.queue("sweep_expired", queue="sweeps")
 
     def cancel(self, sale_id: int) -> None:
-        self.shell(
-            "from orders.models import Order",
+        self.clerk.do(
             f"for order in Order.objects.filter(sale_id={sale_id}):",
             "    assert orders.cancel_order(order.pk, actor='test')",
         )
 
     def top_up(self, sale_id: int) -> None:
-        self.shell(f"stock.adjust_stock({sale_id}, delta={UNITS}, reason='more')")
+        """By a process that ends right after it."""
+        code = (
+            "from inventory import services\n"
+            f"services.adjust_stock({sale_id}, delta={UNITS}, reason='more')"
+        )
+        self.stack.manage("shell", "--no-imports", "-c", code)
 
     def queue(self, task: str, *arguments: Any, queue: str) -> None:
         number = uuid.uuid4().hex
@@ -199,18 +230,43 @@ class Site:
         assert all(t < most for t, most in zip(times, within, strict=True)), (times, within)
         return times
 
+    def answers(self, sale_id: int, code: str, *, within: float) -> list[float]:
+        """Ask each process until it says so; how long that took."""
+        began, times = time.monotonic(), []
+        for web in range(len(self.stack.ports)):
+            wait_until(partial(self._says, sale_id, web, code), within)
+            times.append(time.monotonic() - began)
+        assert max(times) < within
+        return times
+
+    def _says(self, sale_id: int, web: int, code: str) -> bool:
+        return self.buy(sale_id, web).code == code
+
+    def viewer(self, sale_id: int, web: int) -> ClientConnection:
+        base_url = self.stack.base_urls[web]
+        url = f"{base_url.replace('http', 'ws', 1)}/ws/v1/sales/{sale_id}"
+        return connect(url, origin=Origin(base_url))
+
     def wait_stock(self, sale_id: int) -> float:
         """The moment when all units were back."""
         wait_until(lambda: self.stock(sale_id) == UNITS, 30, 0.005)
         return time.monotonic()
 
     # --- what the processes say -------------------------------------------------------------------
-    def ready(self, web: int) -> Mapping[str, Any]:
+    def get(self, web: int, path: str) -> bytes:
         connection = http.client.HTTPConnection(HOST, self.stack.ports[web], timeout=PATIENCE)
         with closing(connection):
-            connection.request("GET", "/readyz")
-            result: Mapping[str, Any] = json.loads(connection.getresponse().read())
+            connection.request("GET", path)
+            return connection.getresponse().read()
+
+    def ready(self, web: int) -> Mapping[str, Any]:
+        result: Mapping[str, Any] = json.loads(self.get(web, "/readyz"))
         return result
+
+    def metric(self, web: int, name: str) -> float:
+        found = re.search(rf"^{name} (\S+)$", self.get(web, "/metrics").decode(), re.MULTILINE)
+        assert found, name
+        return float(found[1])
 
     def listener(self, web: int) -> str:
         try:
@@ -228,22 +284,22 @@ class Site:
     def _hears(self, web: int) -> bool:
         return self.listener(web) == "ok"
 
-    def believes(self, web: int, sale_id: int) -> bool | None:
-        """Is it sold out, as this process last reported; None: it knows nothing."""
+    def belief(self, web: int, sale_id: int) -> tuple[int, bool]:
+        """Epoch and "sold out", as this process last reported; epoch 0: it knows nothing."""
         reports = self.redis.scan_iter(f"seckill:soldout:report:*:{self.pid(web)}")
         marks = [m for key in reports for m in json.loads(self.redis.get(key) or "{}")["marks"]]
-        return next((bool(m["sold_out"]) for m in marks if m["sale"] == sale_id), None)
+        found = ((m["epoch"], m["sold_out"]) for m in marks if m["sale"] == sale_id)
+        return next(found, (0, False))
+
+    def epoch(self, sale_id: int) -> int:
+        return int(str(self.redis.get(f"seckill:sale:{{{sale_id}}}:epoch")))
 
     def pid(self, web: int) -> int:
         """Of the process that answers: with granian that is a child."""
-        name = self.stack.members[f"web{web + 1}"].pid
+        first = self.stack.members[f"web{web + 1}"].pid
+        return wait_until(lambda: self._reporting(family(first))) or 0
+
+    def _reporting(self, processes: Sequence[psutil.Process]) -> int | None:
         reports = [str(key) for key in self.redis.scan_iter("seckill:soldout:report:*")]
         pids = {int(key.rpartition(":")[2]) for key in reports}
-        return next(pid for pid in pids if _parent(pid) == name or pid == name)
-
-
-def _parent(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
+        return next((process.pid for process in processes if process.pid in pids), None)
