@@ -10,21 +10,28 @@ import threading
 from collections.abc import Collection
 
 from django.conf import settings
+from django.utils.module_loading import import_string
 
 from inventory import reports
-from inventory.broadcast import Broadcast
 from inventory.listening import Listener
 from inventory.news import News, Transport
 from inventory.publishing import Publisher
 from inventory.soldout import Marks, marks
-from inventory.zookeeper import ZooKeeper
 
 MOST_BETWEEN_BEATS = 1.0  # seconds
 CHECK_EVERY = 1.0  # seconds between two looks at the threads
 
 
+# By name: who doesn't use ZooKeeper need not load its client.
+TRANSPORTS = {
+    "broadcast": "inventory.broadcast.Broadcast",
+    "zookeeper": "inventory.zookeeper.ZooKeeper",
+}
+
+
 def make_transport() -> Transport:
-    return ZooKeeper() if settings.SOLD_OUT_CHANNEL == "zookeeper" else Broadcast()
+    transport: Transport = import_string(TRANSPORTS[settings.SOLD_OUT_CHANNEL])()
+    return transport
 
 
 class Channel:

@@ -47,6 +47,20 @@ def check_recovery(site: Site, what: str) -> None:
     check_that_marks_work(site)
 
 
+@pytest.mark.parametrize("accident", ["raise", "kill"])
+def test_listener_that_has_an_accident_comes_back(site: Site, accident: str) -> None:
+    """An exception in the callback; something that ends the thread."""
+    losses = site.metric(1, "seckill_sold_out_losses_total")
+    site.switches.set(accident)
+
+    check_that_sale_goes_on(site)
+    site.clerk.do("channel.publish(News(9_999_999, 1, False))")
+    wait_until(lambda: not site.switches.is_set(accident))
+    wait_until(lambda: site.metric(1, "seckill_sold_out_losses_total") == losses + 1)
+
+    check_recovery(site, accident)
+
+
 def test_process_that_is_cut_off_sells_again_when_its_mark_has_run_out(site: Site) -> None:
     """Its connection stays, but swallows everything; later it is whole again."""
     site.prepare()
@@ -83,20 +97,6 @@ def test_transport_is_restarted(site: Site) -> None:
     site.server.start()
 
     check_recovery(site, "restarted")
-
-
-@pytest.mark.parametrize("accident", ["raise", "kill"])
-def test_listener_that_has_an_accident_comes_back(site: Site, accident: str) -> None:
-    """An exception in the callback; something that ends the thread."""
-    losses = site.metric(1, "seckill_sold_out_losses_total")
-    site.switches.set(accident)
-
-    check_that_sale_goes_on(site)
-    site.clerk.do("channel.publish(News(9_999_999, 1, False))")
-    wait_until(lambda: not site.switches.is_set(accident))
-    wait_until(lambda: site.metric(1, "seckill_sold_out_losses_total") == losses + 1)
-
-    check_recovery(site, accident)
 
 
 @over_zookeeper
@@ -192,7 +192,7 @@ def flip(site: Site, number: int, *, epoch: int, pause: float = 0) -> None:
 
 def test_many_marks_that_flip_cost_little(site: Site) -> None:
     """web3 does nothing but listen."""
-    seconds = 30 if FULL else 4
+    seconds = 30 if FULL else 3
     pid = site.pid(2)
     flip(site, 1000, epoch=1)
     wait_until(lambda: site.belief(2, 10_999) == (1000, False), 30)
