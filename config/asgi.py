@@ -19,6 +19,7 @@ from django.conf import settings  # noqa: E402
 from config.farewell import Farewell  # noqa: E402
 from config.pool import PooledDjango  # noqa: E402
 from config.static_files import static_application  # noqa: E402
+from inventory import channel  # noqa: E402
 from seckill.asgi_types import Receive, Scope, Send  # noqa: E402
 from seckill.lane import Lane  # noqa: E402
 from seckill.microcache import MicroCache  # noqa: E402
@@ -30,6 +31,7 @@ class Application:
     """Sends each connection where it belongs."""
 
     def __init__(self) -> None:
+        self.listening = False
         self.pool = PooledDjango(threads=settings.WEB_THREADS)
         self.pool.load()
         self.static = static_application()
@@ -38,6 +40,9 @@ class Application:
         self._static_url: str = settings.STATIC_URL
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not self.listening:  # Here, because by now the server has forked.
+            self.listening = True
+            channel.start()
         kind = scope["type"]
         if kind == "http":
             path: str = scope["path"]
@@ -78,6 +83,7 @@ class Application:
         await self.lane.close()
         await asyncio.to_thread(self.pool.close)
         await asyncio.to_thread(publisher.close)
+        await asyncio.to_thread(channel.close)
 
 
 application = Application()

@@ -36,6 +36,8 @@ DATABASE_TIMEOUT = env.seconds("DATABASE_TIMEOUT", 2.5, high=60)
 # --- the sale ---------------------------------------------------------------------------------
 SOLD_OUT_CHANNEL = env.choice("SOLD_OUT_CHANNEL", "broadcast", ("broadcast", "zookeeper"))
 ZOOKEEPER_HOSTS = env.text("ZOOKEEPER_HOSTS")
+ZOOKEEPER_USER = env.text("ZOOKEEPER_USER")
+ZOOKEEPER_PASSWORD = env.text("ZOOKEEPER_PASSWORD")
 SOLD_OUT_TTL = env.seconds("SOLD_OUT_TTL", 2, high=60)  # a process trusts its own mark so long
 PAYMENT_WINDOW = env.seconds("PAYMENT_WINDOW", 15 * 60, low=1)
 SWEEP_INTERVAL = env.seconds("SWEEP_INTERVAL", 5, high=300)
@@ -50,6 +52,8 @@ WEB_THREADS = env.integer("WEB_THREADS", 8, low=1, high=256)  # threads of one w
 
 if SOLD_OUT_CHANNEL == "zookeeper" and not ZOOKEEPER_HOSTS:
     env.problems.append("ZOOKEEPER_HOSTS: not set (SOLD_OUT_CHANNEL is zookeeper)")
+if ZOOKEEPER_USER and not ZOOKEEPER_PASSWORD:
+    env.problems.append("ZOOKEEPER_PASSWORD: not set (ZOOKEEPER_USER is)")
 for _provider in set(PAYMENT_PROVIDERS) - {"sandbox"}:
     env.problems.append(f"PAYMENT_PROVIDERS: {_provider!r} is not known; there is sandbox")
 for _name, _hosts in (("ALLOWED_HOSTS", ALLOWED_HOSTS),):

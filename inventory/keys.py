@@ -48,5 +48,15 @@ def sockets(user_id: int) -> str:
     return f"{settings.REDIS_PREFIX}sockets:{user_id}"
 
 
+def report(process: str) -> str:
+    """What a process last told of its sold-out marks."""
+    return f"{settings.REDIS_PREFIX}soldout:report:{process}"
+
+
+def reports() -> str:
+    """The processes that told something, by time."""
+    return f"{settings.REDIS_PREFIX}soldout:reports"
+
+
 def lock(name: str) -> str:
     return f"{settings.REDIS_PREFIX}lock:{name}"

@@ -15,7 +15,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from inventory import gate
+from inventory import channel, gate
 from inventory import services as inventory
 from inventory.models import FlashSale, StockAdjustment
 from inventory.signals import announce
@@ -141,6 +141,15 @@ def _retire() -> None:
     for sale_id, stock in gate.stocks(ids).items():
         if stock is not None:
             gate.forget(sale_id)
+    _retire_marks()
+
+
+def _retire_marks() -> None:
+    recent = FlashSale.objects.filter(ends_at__gte=timezone.now() - RETIRED_AFTER)
+    try:
+        channel.tidy(set(recent.values_list("pk", flat=True)))
+    except Exception as error:  # noqa: BLE001 - the marks' transport is away: the next run does it
+        log.warning("sold-out marks of old sales stay for now: %r", error)
 
 
 def reconcile(sale_id: int | None = None, *, dry_run: bool = False) -> list[str]:

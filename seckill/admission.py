@@ -13,11 +13,12 @@ from inventory import gate
 from inventory.faults import faultpoint
 from inventory.gate import Admission, Entry, Reservation, Verdict
 from inventory.signals import announce
+from inventory.soldout import Turn, marks
 from orders.priming import prime
 from seckill.batching import Batcher
 from seckill.deadlines import Deadlines
 from seckill.publisher import publisher
-from seckill.services import note
+from seckill.services import LOOK_AGAIN, note
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +59,8 @@ class Admissions:
 
     async def _reserve(self, sale_id: int, entries: list[Entry]) -> Sequence[Verdict]:
         async with asyncio.timeout(DEADLINE):
+            if await _is_refused_by_now(sale_id):
+                return [Verdict(Admission.SOLD_OUT)] * len(entries)
             reservation = await self._ask(sale_id, entries)
             if not _is_primed(reservation):
                 reservation = await self._ask_again(sale_id, entries)
@@ -84,7 +87,7 @@ class Admissions:
         asked_at = time.monotonic()
         reservation = await gate.reserve_async(sale_id, entries)
         faultpoint("after_reserve")
-        note(sale_id, reservation.level, asked_at=asked_at)
+        note(sale_id, reservation, asked_at=asked_at)
         if reservation.level.crossed:
             self._announce(sale_id, reservation.level)
         return reservation
@@ -116,6 +119,13 @@ class Admissions:
         task = asyncio.get_running_loop().create_task(tell())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+async def _is_refused_by_now(sale_id: int) -> bool:
+    """Who waited for a call to the gate that said "sold out" needs none of their own."""
+    while (turn := marks.turn(sale_id)) is Turn.WAIT:
+        await asyncio.sleep(LOOK_AGAIN)
+    return turn is Turn.REFUSED
 
 
 def _is_primed(reservation: Reservation) -> bool:

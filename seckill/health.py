@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import cache
 from time import monotonic
+from typing import Any
 
 from celery import current_app
 from django.conf import settings
@@ -15,9 +16,9 @@ from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
 
-from inventory import keys
+from inventory import channel, keys
 from inventory.redis_clients import sync_client
 from seckill.middleware import problem_response
 
@@ -25,6 +26,16 @@ BUDGET = 1.0  # seconds for all checks together; they run side by side
 # Writes as the gate does, so a full disk, a full memory and a read-only replica are seen too.
 PROBE = "redis.call('SET', KEYS[1], ARGV[1], 'PX', 5000) return redis.call('GET', KEYS[1])"
 FORWARDED = ("HTTP_X_FORWARDED_FOR", "HTTP_FORWARDED", "HTTP_X_REAL_IP")
+
+
+_age = Gauge("seckill_sold_out_listener_age_seconds", "Since the listener heard anything")
+_age.set_function(lambda: _listener("age", float("nan")))
+_up = Gauge("seckill_sold_out_listener_up", "1: marks of other processes are heard")
+_up.set_function(lambda: float(_listener("listener", "") == "ok"))
+
+
+def _listener(name: str, default: Any) -> Any:
+    return (channel.state() or {}).get(name, default)
 
 
 class NotReady(Exception):
@@ -41,7 +52,11 @@ def livez(request: HttpRequest) -> HttpResponse:
 def readyz(request: HttpRequest) -> HttpResponse:
     states = check_all(CHECKS)
     ready = all(state == "ok" for state in states.values())
-    response = JsonResponse({"ready": ready, "checks": states}, status=200 if ready else 503)
+    told: dict[str, object] = {"ready": ready, "checks": states}
+    if (listener := channel.state()) is not None:
+        # Without it refusals cost a call to the gate each; that is no reason to take nobody in.
+        told |= {"degraded": listener["listener"] != "ok", "sold_out": listener}
+    response = JsonResponse(told, status=200 if ready else 503)
     if not ready:
         response["Retry-After"] = "1"
     return response

@@ -17,7 +17,7 @@ from inventory import gate
 from inventory.gate import Admission
 from inventory.models import FlashSale
 from inventory.signals import announce
-from inventory.soldout import marks
+from inventory.soldout import Turn, marks
 from orders import priming
 from orders.models import Order, Rejection, Status
 from seckill import tokens
@@ -25,6 +25,11 @@ from seckill.publisher import publisher
 from seckill.throttle import Throttle
 
 log = logging.getLogger(__name__)
+
+# Seconds between two looks whether somebody else's answer from the gate is there.
+LOOK_AGAIN = 0.005
+
+_NOT_SELLING = frozenset({Admission.PAUSED, Admission.CLOSED, Admission.NOT_OPEN})
 
 # So long after the end of the sale a token still lets its buyer ask for the outcome.
 TOKEN_AFTERLIFE = timedelta(days=1)
@@ -102,6 +107,8 @@ def purchase(*, sale_id: int, user_id: int, quantity: int = 1) -> Purchase:
         return Purchase(purchase_id, Admission.SOLD_OUT)
     if wait := throttle().hit(user_id):
         return Purchase(purchase_id, Admission.THROTTLED, wait)
+    if _is_refused_by_now(sale_id):
+        return Purchase(purchase_id, Admission.SOLD_OUT)
     entry = gate.Entry(user_id, str(purchase_id), quantity)
     reservation = _reserve(sale_id, entry)
     if reservation.verdicts[0].admission is Admission.NOT_PRIMED:
@@ -113,18 +120,31 @@ def purchase(*, sale_id: int, user_id: int, quantity: int = 1) -> Purchase:
     return _purchase(purchase_id, verdict, reservation)
 
 
+def _is_refused_by_now(sale_id: int) -> bool:
+    """When a mark has run out one asks the gate; the others wait here for what it hears."""
+    while (turn := marks.turn(sale_id)) is Turn.WAIT:
+        time.sleep(LOOK_AGAIN)
+    return turn is Turn.REFUSED
+
+
 def _reserve(sale_id: int, entry: gate.Entry) -> gate.Reservation:
     asked_at = time.monotonic()
     reservation = gate.reserve(sale_id, [entry])
-    note(sale_id, reservation.level, asked_at=asked_at)
+    note(sale_id, reservation, asked_at=asked_at)
     announce(sale_id, level=reservation.level)
     return reservation
 
 
-def note(sale_id: int, level: gate.Level, *, asked_at: float) -> None:
-    """Keep what the gate said about stock as this process's mark."""
+def note(sale_id: int, reservation: gate.Reservation, *, asked_at: float) -> None:
+    """Keep what the gate said about stock as this process's mark.
+
+    A sale that is paused, closed or not open yet gets no mark that refuses: "sold out" isn't why.
+    """
+    level = reservation.level
     if level.stock is not None:
-        marks.observe(sale_id, epoch=level.epoch, sold_out=level.sold_out, seen_at=asked_at)
+        open_now = not any(v.admission in _NOT_SELLING for v in reservation.verdicts)
+        sold_out = level.sold_out and open_now
+        marks.observe(sale_id, epoch=level.epoch, sold_out=sold_out, seen_at=asked_at)
 
 
 def _purchase(purchase_id: UUID, verdict: gate.Verdict, reservation: gate.Reservation) -> Purchase:

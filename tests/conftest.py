@@ -10,6 +10,7 @@ import redis
 from django.conf import settings
 from django.db import connections
 
+from inventory import channel
 from tests.support import environment
 from tests.support.plugin import skip_if_missing
 from tests.support.postgres import Databases, Postgres
@@ -79,6 +80,13 @@ def django_db_modify_db_settings(
         # A file: the database in memory that Django would take has no WAL and other locks.
         test_settings = connections["default"].settings_dict["TEST"]
         test_settings["NAME"] = str(this_run().directory / "test.sqlite3")
+
+
+@pytest.fixture(autouse=True)
+def _no_channel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test does in this process isn't told to others, and nothing listens."""
+    monkeypatch.setattr(channel, "publish", lambda news: None)
+    monkeypatch.setattr(channel, "start", lambda: None)
 
 
 # --- back ends for the product as real processes ------------------------------------------------

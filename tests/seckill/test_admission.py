@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -9,29 +10,40 @@ import uuid_utils.compat
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from inventory import gate
+from inventory import gate, soldout
 from inventory.models import FlashSale
 from inventory.soldout import marks
 from orders.models import Order
 from orders.services import expire_orders
 from seckill import admission as module
+from seckill import services
 from tests.factories import FlashSaleFactory, OrderFactory, UserFactory
 from tests.seckill.conftest import Shop, bearer, token_for
 from tests.support.asgi import Exchange
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 class Counted:
-    """Stands for gate.reserve_async; remembers how many came in each call."""
+    """Stands for gate.reserve_async; remembers how many came in each call.
+
+    `pause`: seconds before each call; `error`: what the next one raises.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: list[int] = []
+        self.pause = 0.0
+        self.error: Exception | None = None
         self._real = gate.reserve_async
         monkeypatch.setattr(gate, "reserve_async", self)
 
     async def __call__(self, sale_id: int, entries: list[gate.Entry]) -> gate.Reservation:
         self.calls.append(len(entries))
+        await asyncio.sleep(self.pause)
+        if (error := self.error) is not None:
+            self.error = None
+            raise error
         return await self._real(sale_id, entries)
 
 
@@ -100,9 +112,46 @@ def test_sold_out_asks_the_gate_once_per_ttl(
         statuses += shop.host.call(together(shop, asked))
 
     assert set(statuses) == {409}
-    # Asked again a little before the mark runs out, so that nobody finds it gone.
-    periods = (time.monotonic() - begun) / (0.8 * settings.SOLD_OUT_TTL)
-    assert len(gate_calls.calls) <= 1 + periods
+    assert len(gate_calls.calls) <= 1 + (time.monotonic() - begun) / settings.SOLD_OUT_TTL
+
+
+def end_of_mark(sale: FlashSale) -> None:
+    """As if the gate had said "sold out" a minute ago."""
+    epoch = gate.snapshot(sale.pk).epoch
+    marks.observe(sale.pk, epoch=epoch, sold_out=True, seen_at=time.monotonic() - 60)
+
+
+def test_one_call_answers_all_who_come_at_the_end_of_a_mark(
+    shop: Shop, gate_calls: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the lane and those of the form, while the one call takes its time."""
+    sale = FlashSaleFactory(primed=True, quantity=1, allocated=1)
+    end_of_mark(sale)
+    gate_calls.pause = 0.15
+    monkeypatch.setattr(soldout, "PATIENCE", 10)
+    monkeypatch.delattr(gate, "reserve")  # The form's way.
+    first = shop.start_buy(sale.pk, token_for(sale, 1))
+    wait_until(lambda: gate_calls.calls == [1])
+
+    with ThreadPoolExecutor(4) as pool:
+        forms = pool.map(lambda user: services.purchase(sale_id=sale.pk, user_id=user), range(2, 6))
+        statuses = shop.host.call(together(shop, exchanges(sale, 50)[10:]))
+
+    assert first.result(5).status == 409
+    assert statuses == [409] * 40
+    assert [form.admission for form in forms] == [gate.Admission.SOLD_OUT] * 4
+    assert gate_calls.calls == [1]
+
+
+def test_a_gate_that_fails_at_the_end_of_a_mark_lets_the_next_one_ask(
+    shop: Shop, gate_calls: Counted
+) -> None:
+    sale = FlashSaleFactory(primed=True)
+    end_of_mark(sale)
+    gate_calls.error = gate.GateError("away")
+
+    assert shop.buy(sale.pk, token_for(sale, 1)).status == 503
+    assert shop.buy(sale.pk, token_for(sale, 2)).status == 202
 
 
 def test_without_marks_every_refusal_asks_the_gate(

@@ -21,6 +21,7 @@ COMMANDS = (
     "audit",
     "reconcile",
     "reset_sale",
+    "soldout",
     "doctor",
 )
 WRITING = ("seed_demo", "create_sale", "create_buyers", "prime_sale", "reconcile", "reset_sale")
@@ -90,6 +91,18 @@ def test_wrong_use_has_an_exit_code_of_its_own(tmp_path: Path) -> None:
     assert setting.stderr == (
         "configuration error: SWEEP_INTERVAL: 'often' is not a number of seconds\n"
     )
+
+
+def test_zookeeper_needs_an_address_and_a_password_for_its_user(tmp_path: Path) -> None:
+    chosen = {"SOLD_OUT_CHANNEL": "zookeeper", "ZOOKEEPER_USER": "seckill"}
+
+    result = shell("manage.py", "audit", var=tmp_path, **chosen)
+
+    assert result.returncode == 2
+    assert result.stderr.splitlines() == [
+        "configuration error: ZOOKEEPER_HOSTS: not set (SOLD_OUT_CHANNEL is zookeeper)",
+        "configuration error: ZOOKEEPER_PASSWORD: not set (ZOOKEEPER_USER is)",
+    ]
 
 
 # --- .env.example ---------------------------------------------------------------------------------

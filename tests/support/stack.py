@@ -36,6 +36,7 @@ class Plan:
     concurrency: int = 2
     timers: bool = True
     beat: bool = True
+    migrate: bool = True  # False: the database has its tables already
 
 
 @dataclass
@@ -77,7 +78,8 @@ class Stack:
     # --- life ---------------------------------------------------------------------------------
     def start(self) -> Self:
         """Migrate, start everything, and wait until every web process is ready."""
-        self.manage("migrate", "--no-input", "-v", "0")
+        if self.plan.migrate:
+            self.manage("migrate", "--no-input", "-v", "0")
         for name in self.members:
             self.launch(name)
         return self.wait_ready()

@@ -17,7 +17,7 @@ dataDir={directory}/data
 clientPort={port}
 clientPortAddress={host}
 tickTime=500
-maxClientCnxns=500
+maxClientCnxns={connections}
 admin.enableServer=false
 4lw.commands.whitelist=*
 forceSync=no
@@ -27,6 +27,7 @@ forceSync=no
 class ZooKeeper(Service):
     name: ClassVar[str] = "zookeeper"
     patience: ClassVar[float] = 60.0
+    most_connections = 500  # from one address
 
     def __init__(self, port: int | None = None) -> None:
         self.java = binaries.require("ZooKeeper (java)", "java")
@@ -46,7 +47,9 @@ class ZooKeeper(Service):
         return Command([self.java, *JVM_OPTIONS, *place, MAIN, str(self.directory / "zoo.cfg")])
 
     def prepare(self) -> None:
-        settings = CONFIGURATION.format(directory=self.directory, host=HOST, port=self.port)
+        settings = CONFIGURATION.format(
+            directory=self.directory, host=HOST, port=self.port, connections=self.most_connections
+        )
         (self.directory / "zoo.cfg").write_text(settings)
         (self.directory / "data").mkdir(exist_ok=True)
 
