@@ -212,8 +212,9 @@ _collected = "collectstatic" in sys.argv or (STATIC_ROOT / "staticfiles.json").e
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {
-        "BACKEND": "django.contrib.staticfiles.storage."
-        + ("ManifestStaticFilesStorage" if _collected else "StaticFilesStorage")
+        "BACKEND": "config.storage.ModuleStorage"
+        if _collected
+        else "django.contrib.staticfiles.storage.StaticFilesStorage"
     },
 }
 MEDIA_ROOT = VAR_DIR / "media"

@@ -58,5 +58,15 @@ def reports() -> str:
     return f"{settings.REDIS_PREFIX}soldout:reports"
 
 
+def seen(user_id: int) -> str:
+    """The results that a buyer has looked at, by the time of that."""
+    return f"{settings.REDIS_PREFIX}seen:{user_id}"
+
+
+def signin(network: str, name: str) -> str:
+    """How often somebody tried to sign in. One network's are on one cluster slot."""
+    return f"{settings.REDIS_PREFIX}signin:{{{network}}}:{name}"
+
+
 def lock(name: str) -> str:
     return f"{settings.REDIS_PREFIX}lock:{name}"

@@ -1,14 +1,39 @@
-"""Sign in, register, sign out."""
+"""Sign in, register, sign out.
 
+A cookie that scripts can read says that somebody is signed in, so that pages which are the same
+for everybody ask for the personal bits only then. It decides nothing.
+"""
+
+from http import HTTPStatus
+from typing import Any
+
+from django.conf import settings
 from django.contrib.auth import login
+from django.contrib.auth.models import User
 from django.contrib.auth.views import LoginView, LogoutView, RedirectURLMixin
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.generic import FormView
 
+from seckill import signin
+from seckill.addresses import client_network
 from seckill.forms import LoginForm, RegisterForm
+
+HINT_COOKIE = "signed_in"
+DEMO = "demo"
+
+
+def give_hint(response: HttpResponseBase) -> None:
+    response.set_cookie(
+        HINT_COOKIE,
+        "1",
+        max_age=settings.SESSION_COOKIE_AGE,
+        secure=settings.SESSION_COOKIE_SECURE,
+        samesite="Lax",
+    )
 
 
 class Login(LoginView):
@@ -16,9 +41,34 @@ class Login(LoginView):
     template_name = "seckill/login.html"
     redirect_authenticated_user = True
 
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        response = super().dispatch(request, *args, **kwargs)
+        if request.user.is_authenticated:
+            give_hint(response)
+        return response
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        wait = signin.hit(client_network(request), request.POST.get("username", ""))
+        return _too_many(self, wait) if wait else super().post(request, *args, **kwargs)
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        signin.forgive(client_network(self.request), form.data.get("username", ""))
+        return super().form_valid(form)
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        return super().get_context_data(demo=_demo_account(), **kwargs)
+
 
 class Logout(LogoutView):
     next_page = "/"
+
+    def get_success_url(self) -> str:
+        return "/"
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        response = super().post(request, *args, **kwargs)
+        response.delete_cookie(HINT_COOKIE, samesite="Lax")
+        return response
 
 
 @method_decorator([never_cache, sensitive_post_parameters()], name="dispatch")
@@ -29,10 +79,32 @@ class Register(RedirectURLMixin, FormView):  # type: ignore[type-arg]
     template_name = "seckill/register.html"
     next_page = "/"
 
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        wait = signin.hit_register(client_network(request))
+        return _too_many(self, wait) if wait else super().post(request, *args, **kwargs)
+
     def form_valid(self, form: RegisterForm) -> HttpResponse:
         user = form.save()
         login(self.request, user, backend="django.contrib.auth.backends.ModelBackend")
-        return super().form_valid(form)
+        response = super().form_valid(form)
+        give_hint(response)
+        return response
 
     def get_context_data(self, **kwargs: object) -> dict[str, object]:
         return super().get_context_data(next=self.get_redirect_url(), **kwargs)
+
+
+def _too_many(view: "Login | Register", wait: int) -> HttpResponse:
+    """The empty form again, with the time to wait; what was typed isn't looked at."""
+    form = view.get_form_class()()
+    response = view.render_to_response(view.get_context_data(form=form, wait=wait))
+    response.status_code = HTTPStatus.TOO_MANY_REQUESTS
+    response["Retry-After"] = str(wait)
+    return response
+
+
+def _demo_account() -> str:
+    """The account that everybody may use, where nobody from outside gets to."""
+    embedded = settings.DEBUG or settings.EMBEDDED_DATABASE
+    there = embedded and User.objects.filter(username=DEMO, is_active=True).exists()
+    return DEMO if there else ""

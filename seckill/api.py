@@ -21,7 +21,7 @@ from orders.payments import providers
 from orders.payments import services as payments
 from orders.presentation import order_json, rfc3339
 from seckill import captcha, catalog, mine, openapi, problems, services
-from seckill.middleware import problem_response
+from seckill.errors import problem_response
 
 PUBLIC = "public, max-age=1"
 PRIVATE = "no-store"

@@ -5,12 +5,15 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from django.db.models import Q
+from django.db.models import Count, Max, Q
 from django.utils import timezone
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
 
 from inventory import gate
 from inventory.models import FlashSale, SaleState
 from inventory.redis_clients import RedisNotConfigured
+from orders.models import LIVE, Order, Status
 from orders.presentation import money, rfc3339
 
 log = logging.getLogger(__name__)
@@ -30,6 +33,66 @@ class Offer(NamedTuple):
     @property
     def stock_band(self) -> str:
         return "plenty" if self.stock >= PLENTY else str(self.stock)
+
+    @property
+    def taken_percent(self) -> int:
+        """How much is gone, rounded so that 0 means untouched and 100 means sold out."""
+        if not self.sale.quantity or not self.stock:
+            return 100
+        share = 100 * (self.sale.quantity - self.stock) / self.sale.quantity
+        return min(99, max(0, -int(-share // 1)))
+
+    @property
+    def discount_percent(self) -> int | None:
+        """How much less than the list price, in whole percent; None if that is nothing."""
+        before = self.sale.list_price_cents
+        return (100 * (before - self.sale.price_cents) // before or None) if before else None
+
+
+class Session(NamedTuple):
+    """Sales that are shown together under one tab."""
+
+    key: str
+    label: "Promise | str"
+    offers: list[Offer]
+
+
+class SoldOut(NamedTuple):
+    """What is known about a sale that has sold out: when its last order came, what is unpaid."""
+
+    unpaid: int
+    last_at: datetime | None
+
+
+def sessions(offers: Iterable[Offer], now: datetime) -> list[Session]:
+    """The tabs of the list, those without sales left out."""
+    tomorrow = timezone.localtime(now).date() + timedelta(days=1)
+
+    def key(offer: Offer) -> str:
+        if offer.state is SaleState.CLOSED:
+            return "ended"
+        if offer.sale.starts_at <= now:
+            return "now"
+        return "next" if timezone.localtime(offer.sale.starts_at).date() < tomorrow else "tomorrow"
+
+    groups: dict[str, list[Offer]] = {name: [] for name in _LABELS}
+    for offer in offers:
+        groups[key(offer)].append(offer)
+    return [Session(name, _LABELS[name], group) for name, group in groups.items() if group]
+
+
+_LABELS = {
+    "now": _("Now"),
+    "next": _("Next"),
+    "tomorrow": _("Tomorrow and later"),
+    "ended": _("Just ended"),
+}
+
+
+def sold_out(sale_id: int) -> SoldOut:
+    live = Order.objects.filter(sale_id=sale_id, status__in=LIVE)
+    unpaid = Count("pk", filter=Q(status=Status.UNPAID))
+    return SoldOut(**live.aggregate(unpaid=unpaid, last_at=Max("created_at")))
 
 
 def offers() -> list[Offer]:

@@ -1,17 +1,19 @@
 """Websockets: they forward frames, and say at the start how things stand. They decide nothing.
 
-A client may send `{"type": "ping"}` and nothing else. Whatever it sends, it gets a frame or a close
-code, never an error of ours.
+A client may send `{"type": "ping"}`, and `{"type": "resume"}` to be told again how things stand,
+after a sleep or a gap. Frames have ids, so what it knows already is harmless. Whatever it sends, it
+gets a frame or a close code, never an error of ours.
 """
 
 import asyncio
 import contextlib
 import json
+import math
 import random
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
 from typing import Any, ClassVar, TypeVar
 
@@ -41,6 +43,8 @@ LIVE_SHOWN = timedelta(days=1)
 REJECTED_SHOWN = timedelta(minutes=15)
 SNAPSHOT_MOST = 50
 BACKEND_DEADLINE = 2.5  # seconds for one question to the database
+HEARTBEAT = 20.0  # seconds; a client that hears nothing for 45 takes the socket for dead
+PUBLIC_EVERY = 0.5  # seconds between two frames about the same sale
 
 _AWAY = (RedisError, DatabaseError, OSError)  # TimeoutError is an OSError.
 
@@ -58,17 +62,27 @@ class Socket(AsyncConsumer):  # type: ignore[misc]
 
     groups: list[str]
     closed = False
+    heartbeat_every: ClassVar[float] = HEARTBEAT
 
     def __init__(self) -> None:
         self.groups = []
         self.came: deque[float] = deque(maxlen=RATE + 1)
         self.bad = 0
+        self.tasks: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
+            for task in self.tasks:
+                task.cancel()
             await self.left()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside; it ends with the socket."""
+        task = asyncio.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
 
     async def left(self) -> None:
         """The layer keeps members for ever unless they are taken out."""
@@ -83,9 +97,19 @@ class Socket(AsyncConsumer):  # type: ignore[misc]
     async def websocket_connect(self, message: Mapping[str, Any]) -> None:
         await self.send({"type": "websocket.accept"})
         await self.opened()
+        if not self.closed:
+            self.start(self.beat())
 
     async def opened(self) -> None:
         """Join the group first, then tell the present state, so that nothing is missed."""
+
+    async def resume(self) -> None:
+        """Tell the present state again."""
+
+    async def beat(self) -> None:
+        while not self.closed:
+            await asyncio.sleep(self.heartbeat_every)
+            await self.tell("ping", {})
 
     async def websocket_disconnect(self, message: Mapping[str, Any]) -> None:
         raise StopConsumer
@@ -109,10 +133,13 @@ class Socket(AsyncConsumer):  # type: ignore[misc]
         except (ValueError, RecursionError):
             await self.complain("bad_message", "This is not JSON.")
             return
-        if isinstance(said, dict) and said.get("type") == "ping":
+        kind = said.get("type") if isinstance(said, dict) else None
+        if kind == "ping":
             await self.tell("pong", {})
+        elif kind == "resume":
+            await self.resume()
         else:
-            await self.complain("unknown_type", 'Only {"type": "ping"} is understood here.')
+            await self.complain("unknown_type", "Only the types ping and resume are understood.")
 
     async def complain(self, code: str, message: str) -> None:
         self.bad += 1
@@ -144,7 +171,6 @@ class Me(Socket):
     recheck_every: ClassVar[float] = RECHECK
     user_id: int | None = None
     doubt: asyncio.Event
-    watch: "asyncio.Task[None] | None" = None
 
     async def opened(self) -> None:
         self.doubt = asyncio.Event()
@@ -154,14 +180,15 @@ class Me(Socket):
             return
         await self.join(notifications.buyer_group(self.user_id))
         await self.make_room(self.user_id)
+        await self.resume()
+        self.start(self.keep_looking())
+
+    async def resume(self) -> None:
         await self.tell("hello", {})
         for sent in await _read(live_purchases, self.user_id):
             await self.forward(sent)
-        self.watch = asyncio.create_task(self.keep_looking())
 
     async def left(self) -> None:
-        if self.watch:
-            self.watch.cancel()
         await super().left()
         if self.user_id is not None:
             with contextlib.suppress(RedisError, OSError):
@@ -209,17 +236,40 @@ class Me(Socket):
 
 
 class Sale(Socket):
-    """A sale's changes, for anybody."""
+    """A sale's changes, for anybody: the latest, at most two in a second."""
+
+    public_every: ClassVar[float] = PUBLIC_EVERY
+    told_at = -math.inf
+    waiting: "Frame | None" = None
 
     async def opened(self) -> None:
-        sale_id = int(self.scope["url_route"]["kwargs"]["sale_id"])
-        await self.join(notifications.sale_group(sale_id))
-        offer = await _read(catalog.offer, sale_id)
+        await self.join(notifications.sale_group(self.sale_id))
+        await self.resume()
+
+    @property
+    def sale_id(self) -> int:
+        return int(self.scope["url_route"]["kwargs"]["sale_id"])
+
+    async def resume(self) -> None:
+        offer = await _read(catalog.offer, self.sale_id)
         if offer is None:
             await self.tell("error", {"code": "not_found", "message": "There is no such sale."})
             await self.close(NOT_FOUND)
             return
         await self.tell("hello", catalog.sale_json(offer))
+
+    async def frame(self, event: Mapping[str, Any]) -> None:
+        """A newer change takes the place of one that still waits: it says how things stand."""
+        is_alone, self.waiting = self.waiting is None, event["frame"]
+        if is_alone:
+            self.start(self.tell_latest())
+
+    async def tell_latest(self) -> None:
+        await asyncio.sleep(max(0.0, self.told_at + self.public_every - time.monotonic()))
+        latest, self.waiting = self.waiting, None
+        self.told_at = time.monotonic()
+        if latest is not None:
+            await self.forward(latest)
 
 
 def live_purchases(user_id: int) -> list[Frame]:

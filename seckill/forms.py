@@ -12,6 +12,7 @@ class LoginForm(AuthenticationForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.label_suffix = ""
         self.fields["username"].widget.attrs |= {"autocapitalize": "none", "spellcheck": "false"}
 
 
@@ -22,7 +23,8 @@ class RegisterForm(BaseUserCreationForm):  # type: ignore[type-arg]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["username"].widget.attrs |= {"spellcheck": "false"}
+        self.label_suffix = ""
+        self.fields["username"].widget.attrs |= {"autocapitalize": "none", "spellcheck": "false"}
 
 
 class BuyForm(forms.Form):
@@ -31,3 +33,18 @@ class BuyForm(forms.Form):
     def units(self) -> int | None:
         """The units asked for, 1 if none were named; None if it can't be a number of units."""
         return (self.cleaned_data["quantity"] or 1) if self.is_valid() else None
+
+
+class OrderFilter(forms.Form):
+    """What the list of orders is narrowed to; a status that there isn't counts as none."""
+
+    STATUSES = ("unpaid", "paid", "canceled", "expired", "refunded")
+
+    status = forms.CharField(required=False, max_length=20)
+    q = forms.CharField(required=False, max_length=100)
+
+    def values(self) -> dict[str, str]:
+        """`status` and `q`, each empty if it says nothing."""
+        given = self.cleaned_data if self.is_valid() else {}
+        status = given.get("status", "")
+        return {"status": status if status in self.STATUSES else "", "q": given.get("q", "")}

@@ -20,7 +20,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
 
 from inventory import channel, keys
 from inventory.redis_clients import sync_client
-from seckill.middleware import problem_response
+from seckill.errors import problem_response
 
 BUDGET = 1.0  # seconds for all checks together; they run side by side
 # Writes as the gate does, so a full disk, a full memory and a read-only replica are seen too.

@@ -7,23 +7,18 @@ from collections.abc import Callable
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
-from django.shortcuts import render
 from redis.exceptions import RedisError
 
 from inventory.redis_clients import RedisNotConfigured
 from seckill import problems
+from seckill.errors import API, error_page, problem_response
 
-API = "/api/"
 HEADER = "X-Request-Id"
 # What a view raises when a back end is away; it isn't the caller's fault and passes by itself.
 BACKEND_AWAY = (RedisError, RedisNotConfigured, OperationalError, InterfaceError, TimeoutError)
 
 _ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
 Handler = Callable[[HttpRequest], HttpResponseBase]
-
-
-def request_id(request: HttpRequest) -> str | None:
-    return getattr(request, "request_id", None)
 
 
 class RequestIdMiddleware:
@@ -42,20 +37,25 @@ class RequestIdMiddleware:
 
 
 class ProblemMiddleware:
-    """Under /api/ every error leaves as problem+json, whoever made it; elsewhere as a page."""
+    """Under /api/ every error leaves as problem+json, whoever made it; elsewhere as a page.
+
+    Elsewhere only what has no text of its own, such as Django's answer to a wrong method.
+    """
 
     def __init__(self, get_response: Handler) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         response = self.get_response(request)
-        if response.status_code < 400 or not request.path_info.startswith(API):
+        status = response.status_code
+        if status < 400 or response.get("Content-Type", "").startswith(problems.MEDIA_TYPE):
             return response
-        if response.get("Content-Type", "").startswith(problems.MEDIA_TYPE):
+        if request.path_info.startswith(API):
+            answer = problem_response(request, problems.code_for(status), status=status)
+        elif not response.streaming and not response.content:  # type: ignore[attr-defined]
+            answer = error_page(request, problems.code_for(status), status=status)
+        else:
             return response
-        answer = problem_response(
-            request, problems.code_for(response.status_code), status=response.status_code
-        )
         for name in ("Allow", "Retry-After", "Content-Language", "Vary"):
             if name in response:
                 answer[name] = response[name]
@@ -66,17 +66,4 @@ class ProblemMiddleware:
             return None
         if request.path_info.startswith(API):
             return problem_response(request, "unavailable")
-        return unavailable_page(request)
-
-
-def problem_response(request: HttpRequest, code: str, **members: object) -> HttpResponse:
-    """`members`: what problems.problem() takes."""
-    built = problems.problem(code, instance=request_id(request), **members)  # type: ignore[arg-type]
-    return HttpResponse(built.body, status=built.status, headers=built.headers)
-
-
-def unavailable_page(request: HttpRequest, *, retry_after: int = 2) -> HttpResponse:
-    response = render(request, "503.html", {"request_id": request_id(request)}, status=503)
-    response["Retry-After"] = str(retry_after)
-    response["Cache-Control"] = "no-store"
-    return response
+        return error_page(request, "unavailable")

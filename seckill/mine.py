@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import re
 import uuid
 from datetime import datetime
 from typing import NamedTuple
@@ -12,6 +13,8 @@ from orders.models import Order, Status
 
 USUAL = 20
 MOST = 100
+
+_NUMBER = re.compile(r"[0-9a-f]{4,32}")
 
 
 class Page(NamedTuple):
@@ -30,14 +33,37 @@ def own_order(order_id: uuid.UUID, *, user_id: int) -> Order | None:
     return own_orders(user_id).filter(pk=order_id).first()
 
 
-def orders(*, user_id: int, cursor: str = "", limit: int = USUAL) -> Page:
+class Wanted(NamedTuple):
+    """Which orders to show: of one status, and with a text in the product or the order number."""
+
+    status: Status | None = None
+    text: str = ""
+
+    def where(self) -> Q:
+        found = Q() if self.status is None else Q(status=self.status)
+        return found & _text(self.text) if self.text else found
+
+
+ALL = Wanted()
+
+
+def orders(*, user_id: int, cursor: str = "", limit: int = USUAL, wanted: Wanted = ALL) -> Page:
     """Newest first. Raises ValueError for a cursor that isn't ours, or a limit outside 1–100."""
     if not 1 <= limit <= MOST:
         raise ValueError(f"limit is not in 1–{MOST}")
-    rows = own_orders(user_id).filter(_after(cursor) if cursor else Q())
+    rows = own_orders(user_id).filter(wanted.where(), _after(cursor) if cursor else Q())
     found = list(rows.order_by("-created_at", "-id")[: limit + 1])
     more = found[limit - 1] if len(found) > limit else None
     return Page(found[:limit], _cursor(more) if more else None)
+
+
+def _text(text: str) -> Q:
+    """Part of a product's name, or how an order number begins."""
+    digits = text.replace("-", "").lower()
+    if not _NUMBER.fullmatch(digits):
+        return Q(product_name__icontains=text)
+    first, last = (uuid.UUID(digits.ljust(32, fill)) for fill in "0f")
+    return Q(product_name__icontains=text) | Q(pk__range=(first, last))
 
 
 def _cursor(last: Order) -> str:

@@ -2,7 +2,7 @@
 
 from django.urls import include, path, register_converter
 
-from seckill import accounts, health, views
+from seckill import accounts, companions, health, views
 from seckill.api import api
 
 
@@ -18,7 +18,20 @@ class SaleId:
         return str(value)
 
 
+class PictureSeed:
+    """See seckill.pictures."""
+
+    regex = "[0-9a-f]{10}"
+
+    def to_python(self, value: str) -> str:
+        return value
+
+    def to_url(self, value: str) -> str:
+        return value
+
+
 register_converter(SaleId, "sale")
+register_converter(PictureSeed, "picture")
 
 urlpatterns = [
     path("", views.sale_list, name="sales"),
@@ -30,6 +43,11 @@ urlpatterns = [
     path("orders/<uuid:order_id>/pay/", views.pay, name="pay"),
     path("orders/<uuid:order_id>/cancel/", views.cancel, name="cancel"),
     path("cashier/<uuid:payment_id>/", views.cashier, name="cashier"),
+    path("me/", companions.me, name="me"),
+    path("purchases/<sale:sale_id>/<uuid:purchase_id>/place/", companions.place, name="place"),
+    path("sales/<sale:sale_id>/reminder.ics", companions.reminder, name="reminder"),
+    path("pictures/<picture:seed>.svg", companions.picture, name="picture"),
+    path("_states/", companions.states, name="states"),
     path("login/", accounts.Login.as_view(), name="login"),
     path("register/", accounts.Register.as_view(), name="register"),
     path("logout/", accounts.Logout.as_view(), name="logout"),

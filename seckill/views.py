@@ -6,27 +6,35 @@ neither session nor user, and write a marker where each visitor's CSRF token bel
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
 
+from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
+from django.utils.http import urlencode
+from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST, require_safe
 
-from inventory.gate import Admission
-from inventory.models import FlashSale
+from inventory.gate import Admission, GateError
+from inventory.models import FlashSale, SaleState
 from orders import services as orders
 from orders.models import Order, Payment, Status
 from orders.payments import services as payments
-from seckill import catalog, mine, problems, services
-from seckill.forms import BuyForm
+from seckill import catalog, mine, problems, queueing, results, services
+from seckill.errors import request_id
+from seckill.faces import face_of
+from seckill.forms import BuyForm, OrderFilter
 from seckill.microcache import CSRF_MARKER
+from seckill.stepper import steps
+from seckill.templatetags.shop import units_unpaid
 
 PUBLIC = "public, max-age=1"
+MOST_CHOICES = 50  # numbers of units that a list offers; a form may ask for more
 STILL_LOOKING = 30  # seconds in which a purchase that nobody knows yet may still turn up
 
 P = ParamSpec("P")
@@ -70,7 +78,8 @@ def _show_to_all(request: HttpRequest, template: str, **context: Any) -> HttpRes
 
 @public
 def sale_list(request: HttpRequest) -> HttpResponse:
-    return _show_to_all(request, "sale_list", offers=catalog.offers())
+    sessions = catalog.sessions(catalog.offers(), timezone.now())
+    return _show_to_all(request, "sale_list", sessions=sessions)
 
 
 @public
@@ -78,7 +87,19 @@ def sale_detail(request: HttpRequest, sale_id: int) -> HttpResponse:
     shown = catalog.offer(sale_id)
     if shown is None:
         raise Http404
-    return _show_to_all(request, "sale_detail", offer=shown, sale=shown.sale)
+    gone = catalog.sold_out(sale_id) if shown.state is SaleState.SOLD_OUT else None
+    return _show_to_all(
+        request,
+        "sale_detail",
+        offer=shown,
+        sale=shown.sale,
+        state=face_of(shown.state, unpaid=gone.unpaid if gone else 0),
+        gone=gone,
+        unpaid_text=units_unpaid(gone.unpaid if gone else 0),
+        quantities=range(1, min(shown.sale.per_buyer, MOST_CHOICES) + 1),
+        window=max(1, round(settings.PAYMENT_WINDOW / 60)),
+        captcha=settings.CAPTCHA,
+    )
 
 
 @public
@@ -126,6 +147,7 @@ def refused(
         "kind": problems.CODES[code],
         "sale_id": sale_id,
         "wait": built.headers.get("Retry-After"),
+        "request_id": request_id(request),
     }
     response = render(request, "seckill/refused.html", context, status=built.status)
     for name in built.headers.keys() - {"Content-Type"}:
@@ -141,11 +163,29 @@ def purchase(request: HttpRequest, sale_id: int, purchase_id: uuid.UUID) -> Http
     if found is None and not _may_turn_up(purchase_id):
         raise Http404
     if found is None or found.status == "queued":
-        return _show(request, "purchase", sale_id=sale_id, purchase_id=purchase_id)
+        place = _place(sale_id, purchase_id)
+        return _show(request, "purchase", sale_id=sale_id, purchase_id=purchase_id, place=place)
     if found.order is not None:
         return redirect("order", order_id=found.order.pk)
-    kind = problems.CODES.get(found.code or "", problems.CODES["failed"])
-    return _show(request, "purchase_failed", kind=kind, sale_id=sale_id)
+    return _purchase_failed(request, sale_id, purchase_id, found.code)
+
+
+def _place(sale_id: int, purchase_id: uuid.UUID) -> queueing.Place | None:
+    try:
+        return queueing.place(sale_id, str(purchase_id))
+    except GateError:
+        return None  # The page works without.
+
+
+def _purchase_failed(
+    request: HttpRequest, sale_id: int, purchase_id: uuid.UUID, code: str
+) -> HttpResponse:
+    refusal = Order.objects.filter(pk=purchase_id, user_id=_user_id(request)).first()
+    if refusal is not None:
+        results.note_seen(_user_id(request), [refusal])
+    kind = problems.CODES.get(code or "", problems.CODES["failed"])
+    returned = refusal is not None and refusal.gate_return > 0
+    return _show(request, "purchase_failed", kind=kind, sale_id=sale_id, returned=returned)
 
 
 def _may_turn_up(purchase_id: uuid.UUID) -> bool:
@@ -162,11 +202,41 @@ def _user_id(request: HttpRequest) -> int:
 @personal
 @require_GET
 def order_list(request: HttpRequest) -> HttpResponse:
+    filters = OrderFilter(request.GET).values()
+    status = Status[filters["status"].upper()] if filters["status"] else None
+    cursor = request.GET.get("cursor", "")
+    wanted = mine.Wanted(status, filters["q"])
     try:
-        page = mine.orders(user_id=_user_id(request), cursor=request.GET.get("cursor", ""))
+        page = mine.orders(user_id=_user_id(request), cursor=cursor, wanted=wanted)
     except ValueError:
         raise Http404 from None
-    return _show(request, "order_list", page=page)
+    plain = not cursor and wanted == mine.ALL
+    return _show(
+        request,
+        "order_list",
+        page=page,
+        filters=filters,
+        choices=_choices(filters),
+        next_query=_query(filters, cursor=page.next or ""),
+        refused=results.refused(_user_id(request)) if plain else [],
+    )
+
+
+def _query(filters: Mapping[str, str], **changes: str) -> str:
+    return urlencode({name: value for name, value in {**filters, **changes}.items() if value})
+
+
+def _choices(filters: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The filter's links: all, and each status."""
+    labels = {"": _("All")} | {name: Status[name.upper()].label for name in OrderFilter.STATUSES}
+    return [
+        {
+            "label": label,
+            "query": _query(filters, status=name),
+            "current": filters["status"] == name,
+        }
+        for name, label in labels.items()
+    ]
 
 
 def _own_order(request: HttpRequest, order_id: uuid.UUID) -> Order:
@@ -181,10 +251,12 @@ def _own_order(request: HttpRequest, order_id: uuid.UUID) -> Order:
 def order(request: HttpRequest, order_id: uuid.UUID) -> HttpResponse:
     own = _own_order(request, order_id)
     now = timezone.now()
+    results.note_seen(own.user_id or 0, [own])
     return _show(
         request,
         "order",
         order=own,
+        steps=steps(own.status),
         events=own.events.all(),
         now=now,
         unpaid=own.status == Status.UNPAID,

@@ -1,7 +1,18 @@
 // Local times and countdowns by the server's clock. The server decides; this only shows.
-const SAMPLES = 3;
+// `performance` is used throughout, so a wrong or changed device clock doesn't matter.
+import { announce, texts } from "./page.js";
 
-/** The server's time minus ours, in ms; the sample with the shortest trip counts, and errs late. */
+const SAMPLES = 3;
+const SYNC_EVERY = 60_000;
+const WARN = { plain: [[300, "m5"], [60, "m1"], [10, "s10"]], deadline: [[120, "m2"], [30, "s30"]] };
+
+let ahead = null; // the server's time minus ours, in ms; errs late, never early
+let syncing = null;
+
+/** The server's time in ms, never early; NaN before anything is known. */
+export const serverNow = () => performance.now() + (ahead ?? NaN);
+
+/** Of some samples the one with the shortest trip; until the answer came, the server's time was past. */
 export async function offset(ask = askServer, now = () => performance.now()) {
   let best = { trip: Infinity, offset: 0 };
   for (let i = 0; i < SAMPLES; i += 1) {
@@ -18,6 +29,11 @@ async function askServer() {
   return Date.parse((await answer.json()).now);
 }
 
+export function sync() {
+  syncing ??= offset().then((found) => { ahead = found; }, () => {}).finally(() => { syncing = null; });
+  return syncing;
+}
+
 /** 90061000 → "1:01:01:01"; 61000 → "1:01". */
 export function digits(ms) {
   const seconds = Math.ceil(ms / 1000);
@@ -27,37 +43,56 @@ export function digits(ms) {
 }
 
 function localise(node) {
-  const at = new Date(node.dateTime);
   const style = { dateStyle: "medium", timeStyle: "medium" };
   node.title = node.textContent;
-  node.textContent = new Intl.DateTimeFormat(document.documentElement.lang, style).format(at);
+  node.textContent = new Intl.DateTimeFormat(document.documentElement.lang, style).format(new Date(node.dateTime));
+  node.dataset.local = "";
 }
 
-function tick(node, ahead) {
-  const left = Date.parse(node.dataset.until) - (performance.now() + ahead);
-  if (left > 0) {
-    node.hidden = false;
-    node.querySelector(".digits").textContent = digits(left);
-    return true;
-  }
-  node.textContent = node.dataset.over;
+function tick(node) {
+  const left = Date.parse(node.dataset.until) - serverNow();
+  if (Number.isNaN(left)) return;
   node.hidden = false;
-  // A little later for each reader, so that they don't all ask in the same instant.
-  setTimeout(() => document.dispatchEvent(new CustomEvent("time-up")), 300 + Math.random() * 700);
-  return false;
+  if (left > 0) {
+    const shown = digits(left);
+    const place = node.querySelector(".digits");
+    if (place.textContent !== shown) place.textContent = shown;
+    warn(node, left / 1000);
+    return;
+  }
+  node.dataset.done = "";
+  node.textContent = node.dataset.over;
+  node.dispatchEvent(new CustomEvent("time-up", { bubbles: true }));
 }
 
-async function start() {
-  document.querySelectorAll("time[datetime]").forEach(localise);
-  const running = new Set(document.querySelectorAll(".countdown"));
-  if (!running.size) return;
-  let ahead = await offset();
-  const beat = () => running.forEach((node) => tick(node, ahead) || running.delete(node));
+/** Tell at a few moments only, each once, and only as it passes. */
+function warn(node, left) {
+  const marks = WARN[node.classList.contains("deadline") ? "deadline" : "plain"];
+  if (!node.matches(".big")) return;
+  const passed = marks.filter(([at]) => left <= at).length;
+  const before = Number(node.dataset.passed ?? passed);
+  if (passed > before) announce(texts[marks[passed - 1][1]]);
+  node.classList.toggle("urgent", node.matches(".deadline") && left <= 120);
+  node.dataset.passed = passed;
+}
+
+function beat() {
+  document.querySelectorAll("time[datetime]:not([data-local])").forEach(localise);
+  document.querySelectorAll(".countdown:not([data-done])").forEach(tick);
+}
+
+function start() {
+  const told = Date.parse(document.body.dataset.now ?? "");
+  // A kept page is a little old, so this errs late until the first answer.
+  if (!Number.isNaN(told)) ahead = told - performance.now();
   beat();
-  const timer = setInterval(() => (running.size ? beat() : clearInterval(timer)), 250);
-  document.addEventListener("visibilitychange", async () => {
-    if (!document.hidden && running.size) ahead = await offset();
-  });
+  setInterval(beat, 200);
+  const counting = () => document.querySelector(".countdown:not([data-done])");
+  if (counting()) sync();
+  setInterval(() => counting() && !document.hidden && sync(), SYNC_EVERY);
+  document.addEventListener("visibilitychange", () => document.hidden || (counting() && sync()));
+  addEventListener("pageshow", (event) => event.persisted && sync());
+  addEventListener("online", sync);
 }
 
-if (typeof document !== "undefined") start().catch(() => {});
+if (typeof document !== "undefined") start();

@@ -1,0 +1,42 @@
+"""Where a purchase stands in the queue of its sale; read only, and only a hint."""
+
+from typing import NamedTuple
+
+from inventory import keys
+from inventory.redis_clients import sync_client
+
+
+class Place(NamedTuple):
+    """`ahead`: how many wait longer. `waiting`: all who wait, this purchase included."""
+
+    ahead: int
+    waiting: int
+
+
+class Live(NamedTuple):
+    """The purchase of a buyer in a sale. `state`: queued, ordered, or over (no second try)."""
+
+    purchase_id: str
+    state: str
+
+
+_STATES = {"q": "queued", "o": "ordered", "x": "over"}
+
+
+def place(sale_id: int, purchase_id: str) -> Place | None:
+    """None if it doesn't wait (any more). Raises GateError if Redis is away."""
+    pipe = sync_client().pipeline(transaction=False)
+    pipe.zrank(keys.of_sale(sale_id, "pending"), purchase_id)
+    pipe.zcard(keys.of_sale(sale_id, "pending"))
+    rank, size = pipe.execute()
+    return None if rank is None else Place(int(rank), int(size))
+
+
+def live(sale_id: int, user_id: int) -> Live | None:
+    """What the gate knows about a buyer. Raises GateError if Redis is away."""
+    value = sync_client().hget(keys.of_sale(sale_id, "buyers"), str(user_id))
+    if value is None:
+        return None
+    text = value.decode() if isinstance(value, bytes) else str(value)
+    purchase_id, _, letter = text.rpartition("|")
+    return Live(purchase_id, _STATES[letter]) if letter in _STATES else None
