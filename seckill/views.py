@@ -16,6 +16,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.utils.http import urlencode
+from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST, require_safe
@@ -73,7 +74,7 @@ def _show(request: HttpRequest, template: str, **context: Any) -> HttpResponse:
 
 
 def _show_to_all(request: HttpRequest, template: str, **context: Any) -> HttpResponse:
-    return _show(request, template, csrf_token=CSRF_MARKER, now=timezone.now(), **context)
+    return _show(request, template, csrf_token=CSRF_MARKER, **context)
 
 
 @public
@@ -99,6 +100,8 @@ def sale_detail(request: HttpRequest, sale_id: int) -> HttpResponse:
         quantities=range(1, min(shown.sale.per_buyer, MOST_CHOICES) + 1),
         window=max(1, round(settings.PAYMENT_WINDOW / 60)),
         captcha=settings.CAPTCHA,
+        # Only where it counts: a page that tells the time is another one each time it is made.
+        clock=timezone.now() if shown.state is SaleState.SCHEDULED else None,
     )
 
 
@@ -231,7 +234,7 @@ def _choices(filters: Mapping[str, str]) -> list[dict[str, Any]]:
     labels = {"": _("All")} | {name: Status[name.upper()].label for name in OrderFilter.STATUSES}
     return [
         {
-            "label": label,
+            "label": capfirst(label),
             "query": _query(filters, status=name),
             "current": filters["status"] == name,
         }

@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils.formats import number_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.text import capfirst
 from django.utils.translation import gettext, ngettext
 
 from orders import presentation
@@ -92,7 +93,7 @@ def picture_url(name: str) -> str:
 @register.simple_tag
 def order_badge(order: Order) -> SafeString:
     tone, name = _BADGES[Status(order.status)]
-    text = order.get_status_display()
+    text = capfirst(order.get_status_display())
     return format_html('<span class="badge {}">{} {}</span>', tone, icon(name), text)
 
 

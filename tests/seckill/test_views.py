@@ -112,7 +112,7 @@ def test_sale_page_says_how_it_stands(client: Client, traits: dict[str, Any], te
     page = client.get(f"/sales/{sale.pk}/").text
 
     assert text in page
-    assert ("<form" in page.split("<footer")[0]) is (text != "Over")
+    assert (f'action="/sales/{sale.pk}/buy/"' in page) is (text != "Over")
 
 
 @pytest.mark.parametrize("sale_id", ["0", "999", "x", str(2**63), "9" * 100])
@@ -125,7 +125,7 @@ def test_sale_page_shows_what_staff_typed_as_text(client: Client) -> None:
 
     page = client.get(f"/sales/{sale.pk}/").text
 
-    assert "<img" not in page
+    assert "<img src=x" not in page
     assert "&lt;img src=x onerror=alert(1)&gt;{{ 7 }}" in page
 
 
@@ -313,7 +313,7 @@ def test_order_page_shows_deadline_and_ways_on(signed_in: Client, buyer: User) -
     assert f"{order.pay_before:%Y-%m-%d %H:%M:%S} UTC" in page
     assert f'action="/orders/{order.pk}/pay/"' in page
     assert f'action="/orders/{order.pk}/cancel/"' in page
-    assert "created" in page
+    assert "Created" in page
 
 
 @pytest.mark.parametrize("trait", ["overdue", "paid", "canceled", "expired", "refunded"])
@@ -362,12 +362,12 @@ def test_order_list_walks_all_pages(signed_in: Client, buyer: User) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 5])
-def test_order_list_takes_two_queries_however_many(
+def test_order_list_takes_three_queries_however_many(
     signed_in: Client, buyer: User, django_assert_num_queries: DjangoAssertNumQueries, number: int
 ) -> None:
     OrderFactory.create_batch(number, user=buyer)
 
-    with django_assert_num_queries(2):
+    with django_assert_num_queries(3):  # the account, its orders, what was refused today
         signed_in.get("/orders/")
 
 

@@ -4,6 +4,7 @@ import { announce, texts } from "./page.js";
 
 const SAMPLES = 3;
 const SYNC_EVERY = 60_000;
+const FAR = 48 * 3_600_000; // what is further away is told by its date alone
 const WARN = { plain: [[300, "m5"], [60, "m1"], [10, "s10"]], deadline: [[120, "m2"], [30, "s30"]] };
 
 let ahead = null; // the server's time minus ours, in ms; errs late, never early
@@ -42,17 +43,20 @@ export function digits(ms) {
   return parts.map((part, i) => (i ? String(part).padStart(2, "0") : String(part))).join(":");
 }
 
+/** In the reader's own zone: short in cards and hints, to the second where it matters. */
 function localise(node) {
-  const style = { dateStyle: "medium", timeStyle: "medium" };
+  const at = new Date(node.dateTime);
+  const short = { month: "short", day: "numeric", hour: "numeric", minute: "2-digit" };
+  const style = node.closest(".when, .hint") ? short : { dateStyle: "medium", timeStyle: "medium" };
   node.title = node.textContent;
-  node.textContent = new Intl.DateTimeFormat(document.documentElement.lang, style).format(new Date(node.dateTime));
+  node.textContent = new Intl.DateTimeFormat(document.documentElement.lang, style).format(at);
   node.dataset.local = "";
 }
 
 function tick(node) {
   const left = Date.parse(node.dataset.until) - serverNow();
   if (Number.isNaN(left)) return;
-  node.hidden = false;
+  node.hidden = left > FAR;
   if (left > 0) {
     const shown = digits(left);
     const place = node.querySelector(".digits");
