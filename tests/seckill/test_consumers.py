@@ -2,35 +2,20 @@
 
 import asyncio
 import gc
-import json
-import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Iterator
 
 import pytest
-from channels.layers import get_channel_layer
-from channels.testing import WebsocketCommunicator
-from django.conf import settings as django_settings
 from django.contrib.auth.models import User
-from django.db import connection
-from django.test import Client
 from pytest_django.fixtures import Settings
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from inventory import redis_clients
-from inventory.models import FlashSale
 from orders import notifications
 from orders.models import Order
-from seckill import consumers, presence
-from seckill.routing import websocket_application
-from tests.factories import FlashSaleFactory, OrderFactory, UserFactory
+from seckill import consumers
+from tests.factories import OrderFactory
+from tests.seckill.dialing import HOST, OWN, Dial, Tab, close_code, connected, frame, quiet, rows
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-HOST = "localhost"
-OWN = f"http://{HOST}"
-T = TypeVar("T")
-Dial = Callable[..., Awaitable[WebsocketCommunicator]]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -38,81 +23,6 @@ def _free_connections() -> Iterator[None]:
     """Threads of closed event loops leave connections that the collector has to find."""
     yield
     gc.collect()
-
-
-class Tab:
-    """A signed-in browser tab: its cookies, and what it may do to its session."""
-
-    def __init__(self, user: User) -> None:
-        self.user = user
-        self.client = Client()
-        self.client.force_login(user)
-        key = self.client.cookies[django_settings.SESSION_COOKIE_NAME].value
-        self.cookie = f"{django_settings.SESSION_COOKIE_NAME}={key}"
-
-
-@pytest.fixture
-def tab() -> Tab:
-    return Tab(UserFactory())
-
-
-@pytest.fixture
-async def dial() -> AsyncIterator[Dial]:
-    """Open a socket: `await dial(path, cookie=…)`; all are closed at the end."""
-    opened: list[WebsocketCommunicator] = []
-
-    async def open_one(
-        path: str, *, cookie: str = "", origin: str | None = OWN, host: str = HOST
-    ) -> WebsocketCommunicator:
-        pairs = [("host", host), ("cookie", cookie)] + ([("origin", origin)] if origin else [])
-        headers = [(name.encode(), value.encode()) for name, value in pairs if value]
-        socket = WebsocketCommunicator(websocket_application, path, headers=headers)
-        opened.append(socket)
-        return socket
-
-    yield open_one
-    for socket in opened:
-        await socket.disconnect(timeout=3)
-    layer = get_channel_layer()
-    assert layer is not None
-    await layer.flush()
-    await redis_clients.async_client().aclose()
-    redis_clients.forget()
-
-
-async def rows(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """Call what uses the database; its connection doesn't outlive the call."""
-
-    def work() -> T:
-        try:
-            return function(*args, **kwargs)
-        finally:
-            connection.close()
-
-    return await asyncio.to_thread(work)
-
-
-async def connected(socket: WebsocketCommunicator) -> Any:
-    """Connect, and return the first frame."""
-    assert await socket.connect(timeout=3) == (True, None)
-    return await frame(socket)
-
-
-async def frame(socket: WebsocketCommunicator) -> Any:
-    return json.loads(await socket.receive_from(timeout=3))
-
-
-async def close_code(socket: WebsocketCommunicator) -> int:
-    """Read up to the close and return its code."""
-    while True:
-        message = await socket.receive_output(timeout=3)
-        if message["type"] == "websocket.close":
-            code: int = message["code"]
-            return code
-
-
-async def quiet(socket: WebsocketCommunicator) -> bool:
-    return bool(await socket.receive_nothing(timeout=0.3))
 
 
 # --- the door -------------------------------------------------------------------------------------
@@ -340,184 +250,3 @@ async def test_me_keeps_a_socket_open_while_it_can_not_look(
     await asyncio.wait_for(asked.wait(), 3)
 
     assert await quiet(socket)
-
-
-# --- limits ---------------------------------------------------------------------------------------
-
-
-async def test_me_a_sixth_socket_closes_the_oldest(dial: Dial, tab: Tab) -> None:
-    sockets = [await dial("/ws/v1/me", cookie=tab.cookie) for _ in range(presence.MOST + 1)]
-
-    for socket in sockets:
-        await connected(socket)
-
-    assert await close_code(sockets[0]) == 4429
-    assert await quiet(sockets[1])
-    assert await quiet(sockets[-1])
-
-
-async def test_me_a_closed_socket_makes_room(dial: Dial, tab: Tab) -> None:
-    sockets = [await dial("/ws/v1/me", cookie=tab.cookie) for _ in range(presence.MOST + 1)]
-    for socket in sockets[:-1]:
-        await connected(socket)
-    await sockets[1].disconnect(timeout=3)
-
-    await connected(sockets[-1])
-
-    assert await quiet(sockets[0])
-
-
-async def test_ping_is_answered(dial: Dial, tab: Tab) -> None:
-    socket = await dial("/ws/v1/me", cookie=tab.cookie)
-    await connected(socket)
-
-    await socket.send_to(text_data='{"type": "ping", "more": 1}')
-
-    assert (await frame(socket))["type"] == "pong"
-
-
-BAD: list[dict[str, Any]] = [
-    {"text": ""},
-    {"text": "{"},
-    {"text": "[]"},
-    {"text": "5"},
-    {"text": "null"},
-    {"text": "[" * 4000},
-    {"text": "{}"},
-    {"text": '{"type": null}'},
-    {"text": '{"type": ["ping"]}'},
-    {"text": '{"type": "websocket.disconnect"}'},
-    {"text": '{"type": "frame", "frame": {}}'},
-    {"text": '{"type": "revalidate"}'},
-    {"text": '{"type": "__class__"}'},
-    {"text": '"' + "x" * 5000 + '"'},
-    {"text": "x" * (1024 * 1024 + 1)},
-    {"bytes": b""},
-    {"bytes": b"\xff\x00"},
-]
-
-
-@pytest.mark.parametrize("message", BAD)
-async def test_bad_message_gets_an_error_and_the_socket_lives(
-    dial: Dial, message: dict[str, Any]
-) -> None:
-    socket = await dial("/ws/v1/sales/1")
-    await rows(FlashSaleFactory, pk=1)
-    await connected(socket)
-
-    await socket.send_input({"type": "websocket.receive", **message})
-    told = await frame(socket)
-    await socket.send_to(text_data='{"type": "ping"}')
-
-    assert told["type"] == "error"
-    assert set(told["data"]) == {"code", "message"}
-    assert (await frame(socket))["type"] == "pong"
-
-
-async def test_bad_messages_close_in_the_end(dial: Dial, tab: Tab) -> None:
-    socket = await dial("/ws/v1/me", cookie=tab.cookie)
-    await connected(socket)
-
-    for _ in range(consumers.BAD_MESSAGES):
-        await socket.send_to(text_data="nonsense")
-
-    assert await close_code(socket) == 4400
-
-
-async def test_too_many_messages_close_at_once(dial: Dial, tab: Tab) -> None:
-    socket = await dial("/ws/v1/me", cookie=tab.cookie)
-    await connected(socket)
-
-    for _ in range(consumers.RATE + 1):
-        await socket.send_to(text_data='{"type": "ping"}')
-
-    pongs = [await frame(socket) for _ in range(consumers.RATE)]
-    assert {p["type"] for p in pongs} == {"pong"}
-    assert await close_code(socket) == 4429
-
-
-# --- /ws/v1/sales/{sale} --------------------------------------------------------------------------
-
-
-@pytest.fixture
-def sale() -> FlashSale:
-    made: FlashSale = FlashSaleFactory()
-    return made
-
-
-async def test_sale_hello_tells_the_state(dial: Dial, sale: FlashSale) -> None:
-    hello = await connected(await dial(f"/ws/v1/sales/{sale.pk}"))
-
-    assert (hello["type"], hello["data"]["id"], hello["data"]["state"]) == (
-        "hello",
-        sale.pk,
-        "open",
-    )
-
-
-async def test_sale_tells_all_viewers_and_only_those_of_the_sale(
-    dial: Dial, sale: FlashSale
-) -> None:
-    other: FlashSale = await rows(FlashSaleFactory)
-    near = [await dial(f"/ws/v1/sales/{sale.pk}") for _ in range(2)]
-    far = await dial(f"/ws/v1/sales/{other.pk}")
-    for socket in [*near, far]:
-        await connected(socket)
-    news = notifications.sale_changed(sale.pk, "sale.back_in_stock", event=7)
-
-    await rows(notifications.push, [(notifications.sale_group(sale.pk), news)])
-
-    for socket in near:
-        assert await frame(socket) == news
-    assert await quiet(far)
-
-
-async def test_sale_that_is_not_there(dial: Dial) -> None:
-    socket = await dial("/ws/v1/sales/999999")
-
-    assert (await connected(socket))["data"]["code"] == "not_found"
-    assert await close_code(socket) == 4404
-
-
-# --- push -----------------------------------------------------------------------------------------
-
-
-def test_push_never_raises_and_counts_what_it_lost(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = notifications.frames_dropped._value.get()
-    settings.REDIS_URL = "redis://127.0.0.1:1/0"
-    redis_clients.forget()
-
-    notifications.push([("buyer.1", notifications.sale_changed(1, "sale.closed"))] * 3)
-
-    redis_clients.forget()
-    assert notifications.frames_dropped._value.get() == before + 3
-
-
-def test_push_opens_no_connection_per_call() -> None:
-    client = redis_clients.sync_client()
-    sent = [("buyer.1", notifications.sale_changed(1, "sale.closed", event=uuid.uuid4()))]
-    notifications.push(sent)
-    before = len(client.client_list())
-
-    for _ in range(500):
-        notifications.push(sent)
-
-    assert len(client.client_list()) <= before + 1
-
-
-def test_push_takes_one_round_trip_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    client = redis_clients.sync_client()
-    made: list[int] = []
-    original = client.pipeline
-
-    def counted(*args: Any, **kwargs: Any) -> Any:
-        made.append(1)
-        return original(*args, **kwargs)
-
-    monkeypatch.setattr(client, "pipeline", counted)
-
-    notifications.push([("buyer.1", notifications.sale_changed(1, "sale.closed"))] * 100)
-
-    assert len(made) == 1

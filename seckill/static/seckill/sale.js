@@ -22,6 +22,7 @@ let offered = buy.dataset.state; // what the page says to everybody
 let purchase = null; // what this buyer has
 let name = cookie("signed_in") ? "" : null; // null: nobody
 let busy = false;
+let leaving = false; // the answer is there, and the next page is on its way
 let shown = offered;
 let reopened = -Infinity; // when a frame said that stock is back
 let unknown = false; // nobody could tell who is signed in
@@ -93,6 +94,7 @@ async function known() {
 }
 
 function go(address) {
+  leaving = true;
   pending.add(address.split("/").at(-2));
   location.assign(address);
 }
@@ -160,6 +162,7 @@ form.addEventListener("submit", async (event) => {
   busy = true;
   face("submitting");
   const trouble = await tryToBuy();
+  if (leaving) return;
   busy = false;
   if (trouble) { face(trouble); return; }
   await renew();
@@ -240,7 +243,7 @@ if (bell) {
 
 addEventListener("online", () => { show(); look(); renew(); });
 addEventListener("offline", show);
-addEventListener("pageshow", (event) => { if (event.persisted) { busy = false; look(); renew(); } });
+addEventListener("pageshow", (event) => { if (event.persisted) { busy = leaving = false; look(); renew(); } });
 document.addEventListener("visibilitychange", () => { if (!document.hidden) { look(); renew(); } });
 
 async function watch() {
