@@ -13,7 +13,7 @@ from pytest_django.fixtures import Settings
 from inventory import gate
 from inventory.gate import Entry
 from inventory.models import FlashSale, SaleState
-from orders.models import Status
+from orders.models import Order, Status
 from seckill import calendars, faces, mine, pictures, queueing, results, stepper
 from tests.factories import FlashSaleFactory, OrderFactory, UserFactory
 
@@ -196,7 +196,7 @@ def test_orders_are_found_by_status_name_and_number(buyer: User) -> None:
     tea = OrderFactory(user=buyer, sale__product__name="Tea pot")
     cup = OrderFactory(user=buyer, sale__product__name="Cup", paid=True)
 
-    def found(**wanted: object) -> list[object]:
+    def found(**wanted: object) -> list[Order]:
         page = mine.orders(user_id=buyer.pk, wanted=mine.Wanted(**wanted))  # type: ignore[arg-type]
         return page.orders
 
