@@ -93,6 +93,7 @@ MIDDLEWARE = [
     "seckill.middleware.RequestIdMiddleware",
     "seckill.middleware.ProblemMiddleware",
     "django.middleware.security.SecurityMiddleware",
+    "seckill.middleware.PermissionsMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",

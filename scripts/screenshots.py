@@ -186,8 +186,7 @@ def fresh_id() -> str:
 def picture(context: BrowserContext, address: str, target: Path) -> None:
     page = context.new_page()
     page.goto(address)
-    page.bring_to_front()
-    page.wait_for_timeout(300)
+    page.wait_for_timeout(250)
     size = page.viewport_size
     assert size is not None
     session = context.new_cdp_session(page)
@@ -213,6 +212,7 @@ def contexts(browser: Browser, shop: Shop) -> Iterator[tuple[str, BrowserContext
         page.fill("[name=username]", "demo")
         page.fill("[name=password]", "demo")
         page.click("main form button:not([type=button])")
+        page.wait_for_url(f"{shop.url}/")
         page.close()
         yield f"{theme}-{size}-{language}", stranger, buyer
         stranger.close()
@@ -237,6 +237,7 @@ def main() -> int:
                 if options.only in name:
                     address = shop.url + shot.path.replace("{fresh}", fresh_id())
                     picture(buyer if shot.signed_in else stranger, address, options.out / name)
+            print(variant, flush=True)
         browser.close()
     total = sum(path.stat().st_size for path in options.out.glob("*.webp"))
     print(f"{len(list(options.out.glob('*.webp')))} pictures, {total / 1e6:.1f} MB")

@@ -14,6 +14,8 @@ from seckill import problems
 from seckill.errors import API, error_page, problem_response
 
 HEADER = "X-Request-Id"
+# What no page of ours uses, and nobody who gets a script in shall use either.
+UNUSED = "camera=(), geolocation=(), microphone=(), payment=(), usb=(), browsing-topics=()"
 # What a view raises when a back end is away; it isn't the caller's fault and passes by itself.
 BACKEND_AWAY = (RedisError, RedisNotConfigured, OperationalError, InterfaceError, TimeoutError)
 
@@ -33,6 +35,18 @@ class RequestIdMiddleware:
         request.request_id = name  # type: ignore[attr-defined]
         response = self.get_response(request)
         response[HEADER] = name
+        return response
+
+
+class PermissionsMiddleware:
+    """Gives up what browsers would let pages ask for."""
+
+    def __init__(self, get_response: Handler) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        response = self.get_response(request)
+        response["Permissions-Policy"] = UNUSED
         return response
 
 

@@ -140,6 +140,22 @@ def test_page_has_nothing_inline_and_nothing_from_elsewhere(
     assert "unsafe" not in response["Content-Security-Policy"]
 
 
+@pytest.mark.parametrize("path", ["/", "/login/", "/nothing/"])
+def test_page_carries_security_headers(client: Client, path: str) -> None:
+    headers = client.get(path).headers
+
+    policy = dict(
+        part.strip().split(" ", 1) for part in headers["Content-Security-Policy"].split(";")
+    )
+    assert policy["default-src"] == "'none'"
+    assert policy["script-src"] == "'self'"
+    assert policy["frame-ancestors"] == "'none'"
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Referrer-Policy"] == "same-origin"
+    assert headers["Cross-Origin-Opener-Policy"] == "same-origin"
+    assert "camera=()" in headers["Permissions-Policy"]
+
+
 # --- buying ---------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,6 @@
 // Local times and countdowns by the server's clock. The server decides; this only shows.
 // `performance` is used throughout, so a wrong or changed device clock doesn't matter.
-import { announce, texts } from "./page.js";
+import { announce, texts, toast } from "./page.js";
 
 const SAMPLES = 3;
 const SYNC_EVERY = 60_000;
@@ -69,14 +69,15 @@ function tick(node) {
   node.dispatchEvent(new CustomEvent("time-up", { bubbles: true }));
 }
 
-/** Tell at a few moments only, each once, and only as it passes. */
+/** Tell at a few moments only, each once; a deadline in words that everybody sees. */
 function warn(node, left) {
-  const marks = WARN[node.classList.contains("deadline") ? "deadline" : "plain"];
   if (!node.matches(".big")) return;
+  const deadline = node.matches(".deadline");
+  const marks = WARN[deadline ? "deadline" : "plain"];
   const passed = marks.filter(([at]) => left <= at).length;
-  const before = Number(node.dataset.passed ?? passed);
-  if (passed > before) announce(texts[marks[passed - 1][1]]);
-  node.classList.toggle("urgent", node.matches(".deadline") && left <= 120);
+  const before = Number(node.dataset.passed ?? (deadline ? 0 : passed));
+  if (passed > before) (deadline ? toast : announce)(texts[marks[passed - 1][1]]);
+  node.classList.toggle("urgent", deadline && left <= 120);
   node.dataset.passed = passed;
 }
 
