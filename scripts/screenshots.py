@@ -146,7 +146,7 @@ def fill(shop: Shop) -> list[Shot]:
         Shot("cashier", cashier, signed_in=True),
         Shot("sign-in", "/login/"),
         Shot("register", "/register/"),
-        Shot("not-found", "/nothing/"),
+        Shot("error", "/logout/"),  # DEBUG is on, so what isn't there is explained by Django
         Shot("states", "/_states/", signed_in=True),
     ]
 

@@ -41,7 +41,7 @@ FACES: dict[str, Face] = {
         "login",
     ),
     "captcha": Face(
-        "shield",
+        "spin",
         _("Preparing…"),
         _("Your device solves a small task; there is nothing to type."),
         "busy",
@@ -70,7 +70,7 @@ FACES: dict[str, Face] = {
         "offline", _("You are offline"), _("It goes on as soon as the connection is back.")
     ),
     "wait": Face(
-        "clock", _("One moment…"), _("Many are trying. It goes on by itself in {} s."), "busy"
+        "spin", _("One moment…"), _("Many are trying. It goes on by itself in {} s."), "busy"
     ),
     "no_more": Face(
         "end",

@@ -17,13 +17,13 @@ class Step(NamedTuple):
     current: bool = False
 
 
-_ORDERED = Step(_("Ordered"), "check", "done")
+_ORDERED = Step(_("Order placed"), "check", "done")
 _STEPS: dict[int, tuple[Step, Step]] = {
     Status.UNPAID: (Step(_("To pay"), "clock", "now", True), Step(_("Done"), "bag")),
-    Status.PAID: (Step(_("Paid"), "check", "done"), Step(_("Done"), "bag", "done", True)),
+    Status.PAID: (Step(_("Payment made"), "check", "done"), Step(_("Done"), "bag", "done", True)),
     Status.CANCELED: (Step(_("Not paid"), "cross"), Step(_("Canceled"), "cross", "bad", True)),
     Status.EXPIRED: (Step(_("Not paid in time"), "clock"), Step(_("Expired"), "end", "bad", True)),
-    Status.REFUNDED: (Step(_("Paid"), "check", "done"), Step(_("Refunded"), "back", "bad", True)),
+    Status.REFUNDED: (Step(_("Payment made"), "check", "done"), Step(_("Refunded"), "back", "bad", True)),
 }
 
 

@@ -209,13 +209,19 @@ function back() {
   reopened = performance.now();
   setTimeout(renew, FRESH + jitter(500));
   if (!gone(offered)) return;
+  // A moment later for each, because all who watch hear of it in the same instant.
+  setTimeout(() => renew().then(tellBack), jitter(500));
   // Opened at once: the click goes to the server, which decides. The page follows.
   offered = "ready";
   show();
   prepare();
-  toast(texts.back);
-  announce(texts.back);
   if (wanted() && "Notification" in window && Notification.permission === "granted") new Notification(texts.back, { body: document.title });
+}
+
+/** With the number that is left, if the page knows of it already. */
+function tellBack(fresh) {
+  const left = fresh?.querySelector("#standing .meter .ends span + span")?.textContent;
+  toast(left ? `${texts.back}: ${left}` : texts.back);
 }
 
 document.addEventListener("time-up", () => {
