@@ -23,7 +23,10 @@ _STEPS: dict[int, tuple[Step, Step]] = {
     Status.PAID: (Step(_("Payment made"), "check", "done"), Step(_("Done"), "bag", "done", True)),
     Status.CANCELED: (Step(_("Not paid"), "cross"), Step(_("Canceled"), "cross", "bad", True)),
     Status.EXPIRED: (Step(_("Not paid in time"), "clock"), Step(_("Expired"), "end", "bad", True)),
-    Status.REFUNDED: (Step(_("Payment made"), "check", "done"), Step(_("Refunded"), "back", "bad", True)),
+    Status.REFUNDED: (
+        Step(_("Payment made"), "check", "done"),
+        Step(_("Refunded"), "back", "bad", True),
+    ),
 }
 
 
