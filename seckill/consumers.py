@@ -8,6 +8,7 @@ gets a frame or a close code, never an error of ours.
 import asyncio
 import contextlib
 import json
+import logging
 import math
 import random
 import time
@@ -33,6 +34,8 @@ from seckill.sessions import session_user
 
 T = TypeVar("T")
 
+log = logging.getLogger(__name__)
+
 SIGN_IN, BAD_MESSAGE, NOT_FOUND, TOO_FAST = 4401, 4400, 4404, 4429
 
 LONGEST = 4096  # characters of a message
@@ -45,6 +48,7 @@ SNAPSHOT_MOST = 50
 BACKEND_DEADLINE = 2.5  # seconds for one question to the database
 HEARTBEAT = 20.0  # seconds; a client that hears nothing for 45 takes the socket for dead
 PUBLIC_EVERY = 0.5  # seconds between two frames about the same sale
+SLOWEST = 10.0  # seconds that a client may take to read one frame
 
 _AWAY = (RedisError, DatabaseError, OSError)  # TimeoutError is an OSError.
 
@@ -62,6 +66,9 @@ class Socket(AsyncConsumer):  # type: ignore[misc]
 
     groups: list[str]
     closed = False
+    too_slow = False
+    main: "asyncio.Task[Any] | None" = None
+    slowest: ClassVar[float] = SLOWEST
     heartbeat_every: ClassVar[float] = HEARTBEAT
 
     def __init__(self) -> None:
@@ -71,8 +78,12 @@ class Socket(AsyncConsumer):  # type: ignore[misc]
         self.tasks: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.main = asyncio.current_task()
         try:
             await super().__call__(scope, receive, send)
+        except asyncio.CancelledError:
+            if not self.too_slow:
+                raise
         finally:
             for task in self.tasks:
                 task.cancel()
@@ -82,7 +93,18 @@ class Socket(AsyncConsumer):  # type: ignore[misc]
         """Do something beside; it ends with the socket."""
         task = asyncio.create_task(work)
         self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        task.add_done_callback(self.finished)
+
+    def finished(self, task: "asyncio.Task[None]") -> None:
+        self.tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.info("a socket could not be told: %r", error)
+
+    def give_up(self) -> None:
+        """Let go of a client that doesn't read: what waits for it would fill the memory."""
+        self.closed = self.too_slow = True
+        if self.main is not None:
+            self.main.cancel()
 
     async def left(self) -> None:
         """The layer keeps members for ever unless they are taken out."""
@@ -152,8 +174,13 @@ class Socket(AsyncConsumer):  # type: ignore[misc]
         await self.forward(notifications.frame(kind, event=event, at=timezone.now(), data=data))
 
     async def forward(self, sent: Frame) -> None:
-        if not self.closed:
-            await self.send({"type": "websocket.send", "text": json.dumps(sent)})
+        if self.closed:
+            return
+        try:
+            async with asyncio.timeout(self.slowest):
+                await self.send({"type": "websocket.send", "text": json.dumps(sent)})
+        except TimeoutError:
+            self.give_up()
 
     async def close(self, code: int) -> None:
         if not self.closed:

@@ -1,11 +1,13 @@
 """The websockets' limits, and what everybody hears about a sale."""
 
+import asyncio
 import gc
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from channels.layers import get_channel_layer
 from pytest_django.fixtures import Settings
 
 from inventory import redis_clients
@@ -13,8 +15,9 @@ from inventory.models import FlashSale
 from orders import notifications
 from orders.models import Order
 from seckill import consumers, presence
+from seckill.routing import websocket_application
 from tests.factories import FlashSaleFactory, OrderFactory
-from tests.seckill.dialing import Dial, Tab, close_code, connected, frame, quiet, rows
+from tests.seckill.dialing import HOST, OWN, Dial, Tab, close_code, connected, frame, quiet, rows
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -267,3 +270,39 @@ async def test_sale_news_are_told_at_most_twice_a_second(
         told.append(await frame(socket))
     assert told[-1]["id"] == f"sale.back_in_stock:{sale.pk}:9"
     assert len(told) <= 3
+
+
+async def test_client_that_does_not_read_is_let_go(
+    sale: FlashSale, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumers.Socket, "slowest", 0.1)
+    left: list[consumers.Socket] = []
+    original = consumers.Socket.left
+
+    async def noted(socket: consumers.Socket) -> None:
+        left.append(socket)
+        await original(socket)
+
+    monkeypatch.setattr(consumers.Socket, "left", noted)
+    asked: list[dict[str, Any]] = [{"type": "websocket.connect"}]
+
+    async def receive() -> dict[str, Any]:
+        if asked:
+            return asked.pop()
+        return await asyncio.get_running_loop().create_future()
+
+    async def send(message: Mapping[str, Any]) -> None:
+        if message["type"] == "websocket.send":
+            await asyncio.get_running_loop().create_future()
+
+    headers = [(b"host", HOST.encode()), (b"origin", OWN.encode())]
+    scope = {"type": "websocket", "path": f"/ws/v1/sales/{sale.pk}", "headers": headers}
+
+    await asyncio.wait_for(websocket_application(scope, receive, send), 5)
+
+    assert [socket.too_slow for socket in left] == [True]
+    layer = get_channel_layer()
+    assert layer is not None
+    await layer.flush()
+    await redis_clients.async_client().aclose()
+    redis_clients.forget()
