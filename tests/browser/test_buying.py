@@ -35,10 +35,11 @@ def expect_face(page: Page, name: str, *, timeout: float = 10_000) -> None:
 
 @pytest.fixture
 def stalled(shop: Shop) -> Iterator[None]:
-    """No order is made meanwhile."""
-    shop.stack.pause("orders1")
+    """No order is made until the test launches the worker again."""
+    shop.stack.kill("orders1")
     yield
-    shop.stack.resume("orders1")
+    if not shop.stack.members["orders1"].is_running:
+        shop.stack.launch("orders1")
 
 
 def bought(shop: Shop, visitor: Visitor, sale_id: int) -> str:
@@ -140,7 +141,7 @@ def test_queue_page_survives_reload_and_going_away(shop: Shop, enter: Enter, sta
 
     page.goto(f"/sales/{sale_id}/")
     expect_face(page, "queueing")
-    shop.stack.resume("orders1")
+    shop.stack.launch("orders1")
 
     toast = page.locator(".toast", has_text="Your order is made")
     expect(toast).to_be_visible(timeout=SLOW)
