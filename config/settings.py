@@ -2,6 +2,7 @@
 
 import sys
 from datetime import timedelta
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -44,14 +45,41 @@ ADMIT_GIVE_UP_AFTER = env.seconds("ADMIT_GIVE_UP_AFTER", 300)
 CAPTCHA = env.choice("CAPTCHA", "altcha", ("altcha", "off"))
 PURCHASE_RATE = env.rate("PURCHASE_RATE", "10/10s")  # purchases per buyer and sale
 PAYMENT_PROVIDERS = env.words("PAYMENT_PROVIDERS", ["sandbox"])
+PAYMENT_TIMEOUT = env.seconds("PAYMENT_TIMEOUT", 2, high=2.5)  # one call of a gateway
+PAYMENT_QUERY_AFTER = env.seconds("PAYMENT_QUERY_AFTER", 30)  # without a webhook, we ask
+SITE_URL = env.text("SITE_URL").rstrip("/")  # how gateways reach us
+ALIPAY_APP_ID = env.text("ALIPAY_APP_ID")
+ALIPAY_PRIVATE_KEY_FILE = env.text("ALIPAY_PRIVATE_KEY_FILE")  # ours, to sign with
+ALIPAY_PUBLIC_KEY_FILE = env.text("ALIPAY_PUBLIC_KEY_FILE")  # Alipay's, to check with
+ALIPAY_SANDBOX = env.flag("ALIPAY_SANDBOX", False)
+STRIPE_SECRET_KEY = env.text("STRIPE_SECRET_KEY")
+STRIPE_WEBHOOK_SECRET = env.text("STRIPE_WEBHOOK_SECRET")
 ORDER_BATCH = env.integer("ORDER_BATCH", 200, low=1, high=500)  # purchases in one message
 CURRENCY = "CNY"
 WEB_THREADS = env.integer("WEB_THREADS", 8, low=1, high=256)  # threads of one web process
 
 if SOLD_OUT_CHANNEL == "zookeeper" and not ZOOKEEPER_HOSTS:
     env.problems.append("ZOOKEEPER_HOSTS: not set (SOLD_OUT_CHANNEL is zookeeper)")
-for _provider in set(PAYMENT_PROVIDERS) - {"sandbox"}:
-    env.problems.append(f"PAYMENT_PROVIDERS: {_provider!r} is not known; there is sandbox")
+_needed_by = {  # provider → its package, and the variables that it needs
+    "sandbox": ("", ()),
+    "alipay": (
+        "alipay",
+        ("SITE_URL", "ALIPAY_APP_ID", "ALIPAY_PRIVATE_KEY_FILE", "ALIPAY_PUBLIC_KEY_FILE"),
+    ),
+    "stripe": ("stripe", ("SITE_URL", "STRIPE_SECRET_KEY", "STRIPE_WEBHOOK_SECRET")),
+}
+for _provider in dict.fromkeys(PAYMENT_PROVIDERS):
+    if _provider not in _needed_by:
+        _known = ", ".join(_needed_by)
+        env.problems.append(f"PAYMENT_PROVIDERS: {_provider!r} is not known; there is {_known}")
+        continue
+    _package, _variables = _needed_by[_provider]
+    if _package and find_spec(_package) is None:
+        env.problems.append(
+            f"PAYMENT_PROVIDERS: {_provider!r} needs `pip install -r requirements/pay.txt`"
+        )
+    for _name in _variables:
+        env.required(_name, f"needed by the payment provider {_provider}")
 for _name, _hosts in (("ALLOWED_HOSTS", ALLOWED_HOSTS),):
     if any("/" in host for host in _hosts):
         env.problems.append(f"{_name}: names hosts, not addresses with a scheme or path")
@@ -217,6 +245,15 @@ MEDIA_URL = "/media/"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2_621_440
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 1000
 
+_gateways = [
+    origin
+    for name, origin in {
+        "alipay": "https://*.alipaydev.com" if ALIPAY_SANDBOX else "https://*.alipay.com",
+        "stripe": "https://checkout.stripe.com",
+    }.items()
+    if name in PAYMENT_PROVIDERS
+]
+
 # --- security headers ---------------------------------------------------------------------------
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
@@ -228,7 +265,8 @@ CONTENT_SECURITY_POLICY = {
         "connect-src": [SELF],
         "manifest-src": [SELF],
         "worker-src": [SELF],
-        "form-action": [SELF],
+        # A browser follows the redirect after "pay" only to where a form may lead.
+        "form-action": [SELF, *_gateways],
         "base-uri": [NONE],
         "frame-ancestors": [NONE],
     }
@@ -300,14 +338,24 @@ CELERY_WORKER_PROC_ALIVE_TIMEOUT = 30.0
 CELERY_TIMEZONE = "UTC"
 CELERY_ENABLE_UTC = True
 CELERY_EVENT_QUEUE_EXPIRES = 60.0
-CELERY_BEAT_SCHEDULE = {
+CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
     name: {"task": f"orders.{name}", "schedule": every}
     for name, every in {
         "recover_reservations": SWEEP_INTERVAL,
         "sweep_expired": SWEEP_INTERVAL,
         "sweep_releases": SWEEP_INTERVAL,
+        "settle_captures": SWEEP_INTERVAL,
         "reconcile_sales": 6 * SWEEP_INTERVAL,
     }.items()
+}
+# Those that a gateway may keep waiting: one that nobody took in time is dropped, the next comes.
+CELERY_BEAT_SCHEDULE |= {
+    name: {
+        "task": f"orders.{name}",
+        "schedule": SWEEP_INTERVAL,
+        "options": {"expires": 2 * SWEEP_INTERVAL},
+    }
+    for name in ("ask_gateways", "send_refunds", "send_sandbox_notices")
 }
 # Timers wait here for the payment window; RabbitMQ closes a channel that holds a message for
 # 30 minutes, so a longer window relies on the sweep alone.

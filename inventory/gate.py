@@ -222,6 +222,12 @@ def release(sale_id: int, held: Sequence[Held]) -> Level:
     return _level(_run("release", sale_id, args))
 
 
+def retake(sale_id: int, held: Held) -> tuple[Level, bool]:
+    """Take units for an order that had ended; False if they aren't there, or it isn't primed."""
+    reply = _run("retake", sale_id, held[:3])
+    return _level(reply), bool(reply[3])
+
+
 def adjust(sale_id: int, adjustment_id: str, units: int) -> tuple[Level, int]:
     """Add units, or take out at most `-units`; returns the level and the units really moved."""
     reply = _run("adjust", sale_id, [adjustment_id, units])

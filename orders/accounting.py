@@ -9,7 +9,7 @@ from django.db.models.functions import Coalesce
 
 from inventory import gate
 from inventory.models import FlashSale
-from orders.models import LIVE, Order, OrderEvent, Status
+from orders.models import LIVE, Order, OrderEvent, Payment, Refund, Status, WebhookEvent
 from orders.priming import one_snapshot
 
 HOLDING = Q(restocked=False) & ~Q(status=Status.REJECTED)  # orders whose units are allocated
@@ -101,11 +101,11 @@ def stale_buyers(sale_id: int) -> list[gate.Held]:
 def remove_history(sale_id: int) -> None:
     """Delete all orders of a sale with what hangs on them, and undo its stock adjustments."""
     sale = FlashSale.objects.select_for_update(no_key=True).get(pk=sale_id)
+    payments = Payment.objects.filter(order__sale=sale)
+    for model in (Refund, WebhookEvent):
+        model._default_manager.filter(payment__in=payments).delete()
+    payments.delete()
     OrderEvent.objects.filter(order__sale=sale).delete()
-    for related in Order._meta.related_objects:
-        related.related_model._default_manager.filter(
-            **{f"{related.field.name}__sale": sale}
-        ).delete()
     sale.orders.all().delete()
     added = sale.adjustments.aggregate(units=Coalesce(Sum("delta"), 0))["units"]
     sale.adjustments.all().delete()

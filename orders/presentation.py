@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import TypedDict
 
-from orders.models import Order, Status
+from orders.models import Order, RefundState, Status
 
 
 class OrderJSON(TypedDict):
@@ -18,6 +18,7 @@ class OrderJSON(TypedDict):
     created_at: str
     pay_before: str
     paid_at: str | None
+    refund: str | None
 
 
 def money(cents: int) -> str:
@@ -30,6 +31,13 @@ def rfc3339(at: datetime) -> str:
     """UTC with milliseconds: `2026-12-01T08:00:00.000Z`."""
     text = at.astimezone(UTC).isoformat(timespec="milliseconds")
     return text.removesuffix("+00:00") + "Z"
+
+
+_REFUNDS: dict[int, str | None] = {
+    RefundState.NONE: None,
+    RefundState.STARTED: "started",
+    RefundState.DONE: "done",
+}
 
 
 def status_name(order: Order) -> str:
@@ -49,4 +57,5 @@ def order_json(order: Order) -> OrderJSON:
         "created_at": rfc3339(order.created_at),
         "pay_before": rfc3339(order.pay_before),
         "paid_at": rfc3339(order.paid_at) if order.paid_at else None,
+        "refund": _REFUNDS[order.refund],
     }

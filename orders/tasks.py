@@ -20,6 +20,7 @@ from inventory.gate import GateError
 from inventory.redis_clients import sync_client
 from orders import creation, repair, services
 from orders.models import Order, Status
+from orders.payments import asking, captures, refunds, sandbox_notices
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +62,27 @@ def recover_reservations() -> None:
     for sale_id, purchases in repair.recover_reservations():
         entries = [[str(p.purchase_id), p.user_id, p.quantity] for p in purchases]
         create_orders.delay(sale_id, entries)
+
+
+@shared_task(name="orders.ask_gateways")
+def ask_gateways() -> None:
+    if asking.ask_due():
+        services.expire_orders()
+
+
+@shared_task(name="orders.settle_captures")
+def settle_captures() -> None:
+    captures.settle_due()
+
+
+@shared_task(name="orders.send_refunds")
+def send_refunds() -> None:
+    refunds.send_due()
+
+
+@shared_task(name="orders.send_sandbox_notices")
+def send_sandbox_notices() -> None:
+    sandbox_notices.send_due()
 
 
 @shared_task(name="orders.reconcile_sales")

@@ -2,7 +2,7 @@
 
 from django.urls import include, path, register_converter
 
-from seckill import accounts, health, views
+from seckill import accounts, cashier, health, views
 from seckill.api import api
 
 
@@ -29,7 +29,7 @@ urlpatterns = [
     path("orders/<uuid:order_id>/", views.order, name="order"),
     path("orders/<uuid:order_id>/pay/", views.pay, name="pay"),
     path("orders/<uuid:order_id>/cancel/", views.cancel, name="cancel"),
-    path("cashier/<uuid:payment_id>/", views.cashier, name="cashier"),
+    path("cashier/<uuid:payment_id>/", cashier.cashier, name="cashier"),
     path("login/", accounts.Login.as_view(), name="login"),
     path("register/", accounts.Register.as_view(), name="register"),
     path("logout/", accounts.Logout.as_view(), name="logout"),

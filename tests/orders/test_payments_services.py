@@ -246,14 +246,6 @@ def test_process_webhook_loses_nothing_in_a_crash(monkeypatch: pytest.MonkeyPatc
     assert send(payment, event_id="e1") == Outcome.APPLIED
 
 
-def test_sandbox_pays_takes_the_same_way_as_a_message_from_outside() -> None:
-    payment = PaymentFactory()
-
-    assert services.sandbox_pays(payment, "payment.succeeded") == Outcome.APPLIED
-
-    assert WebhookEvent.objects.get().payment == payment
-
-
 # --- races ----------------------------------------------------------------------------------------
 
 
