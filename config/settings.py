@@ -1,5 +1,6 @@
 """Settings. What differs between machines comes from the environment (`.env.example`)."""
 
+import os
 import sys
 from datetime import timedelta
 from importlib.util import find_spec
@@ -79,7 +80,9 @@ for _provider in dict.fromkeys(PAYMENT_PROVIDERS):
             f"PAYMENT_PROVIDERS: {_provider!r} needs `pip install -r requirements/pay.txt`"
         )
     for _name in _variables:
-        env.required(_name, f"needed by the payment provider {_provider}")
+        _value = env.required(_name, f"needed by the payment provider {_provider}")
+        if _value and _name.endswith("_FILE") and not os.access(_value, os.R_OK):
+            env.problems.append(f"{_name}: can't be read")
 for _name, _hosts in (("ALLOWED_HOSTS", ALLOWED_HOSTS),):
     if any("/" in host for host in _hosts):
         env.problems.append(f"{_name}: names hosts, not addresses with a scheme or path")

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from django.db import transaction
-from django.db.models import Q, Sum
+from django.db.models import Exists, OuterRef, Q, Sum
 from django.db.models.functions import Coalesce
 
 from inventory import gate
@@ -87,14 +87,18 @@ def allocated_drift(sale_id: int) -> int:
 
 def stale_buyers(sale_id: int) -> list[gate.Held]:
     """Entries of the gate that belong to orders which have ended and count as released."""
-    held = {purchase: user for user, purchase, state in gate.buyers(sale_id) if state in "oq"}
+    held = {purchase: user for user, purchase, state in gate.buyers(sale_id) if state in "oqp"}
     stale: list[gate.Held] = []
+    undecided = Payment.objects.filter(
+        order=OuterRef("pk"), status=Payment.State.SUCCEEDED, use=Payment.Use.NONE
+    )
     ids = list(held)
     for start in range(0, len(ids), 5000):
         over = Order.objects.filter(pk__in=ids[start : start + 5000]).exclude(status__in=LIVE)
+        over = over.exclude(Exists(undecided))  # It may live again in this very moment.
         for order in over.filter(Q(gate_released_at__isnull=False) | Q(restocked=False)):
             units = order.quantity if order.restocked else order.gate_return
-            stale.append(gate.Held(str(order.pk), held[str(order.pk)], units))
+            stale.append(gate.Held(str(order.pk), held[str(order.pk)], units, final=True))
     return stale
 
 

@@ -188,7 +188,15 @@ def give_back(orders: Sequence[Order]) -> int:
 
 def _give_back(sale_id: int, orders: Sequence[Order]) -> int:
     # A refund without restock frees the buyer, but no unit.
-    held = [gate.Held(str(o.pk), o.user_id or 0, o.quantity if o.restocked else 0) for o in orders]
+    held = [
+        gate.Held(
+            str(o.pk),
+            o.user_id or 0,
+            o.quantity if o.restocked else 0,
+            final=o.status == Status.REFUNDED,
+        )
+        for o in orders
+    ]
     level = gate.release(sale_id, held)
     if level.stock is None:
         # The snapshot that loads the gate has these units already, unless it was taken before.

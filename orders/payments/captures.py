@@ -213,7 +213,7 @@ def _settle(payment: Payment) -> bool:
 def _take_unit_again(payment: Payment) -> bool:
     """A unit from the gate first, as a withdrawal takes it, so that no admitted buyer loses it."""
     order = payment.order
-    held = gate.Held(str(order.pk), order.user_id or 0, order.quantity)
+    held = gate.Held(str(order.pk), order.user_id or 0, order.quantity, final=True)
     if not _retake(order.sale_id, held):
         return False
     try:
@@ -232,6 +232,8 @@ def _retake(sale_id: int, held: gate.Held) -> bool:
     if level.stock is None:
         priming.prime(sale_id)
         level, taken = gate.retake(sale_id, held)
+    if level.stock is None:
+        raise gate.GateError(f"the gate of sale {sale_id} is just being loaded")
     announce(sale_id, level=level)
     return taken
 
