@@ -130,7 +130,10 @@ class Provider(Protocol):
 
     name: str
     remote: bool  # False: answers at once, from our own database
-    acknowledgement: Acknowledgement | None  # None: our usual JSON
+
+    @property
+    def acknowledgement(self) -> Acknowledgement | None:
+        """None: our usual JSON will do."""
 
     def create(self, bill: Bill) -> Page:
         """Prepare the payment; for the same bill the same one again."""

@@ -1,5 +1,6 @@
 """Money that comes when its order has ended: a unit again, or back to the buyer, exactly once."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 
@@ -8,7 +9,7 @@ import uuid_utils.compat
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from inventory import gate
+from inventory import gate, keys
 from inventory.models import FlashSale
 from inventory.redis_clients import sync_client
 from orders import audit, notifications, priming, repair, services
@@ -210,6 +211,7 @@ def test_an_order_that_lives_again_keeps_its_buyer_from_a_second_one() -> None:
     tell(payment)
 
     buyer = payment.order.user_id
+    assert buyer is not None
     tried = gate.reserve(sale.pk, [gate.Entry(buyer, str(uuid_utils.compat.uuid7()))])
 
     assert tried.verdicts[0] == gate.Verdict(gate.Admission.ORDERED, str(payment.order_id))
@@ -222,12 +224,12 @@ def test_late_money_is_told_by_a_frame(sold: bool, monkeypatch: pytest.MonkeyPat
     payment = expired(sale)
     if sold:
         OrderFactory(sale=sale)
-        sync_client().set(gate.keys.of_sale(sale.pk, "stock"), 0)
+        sync_client().set(keys.of_sale(sale.pk, "stock"), 0)
     monkeypatch.setattr(notifications, "push", told.extend)
 
     tell(payment)
 
-    group = notifications.buyer_group(payment.order.user_id)
+    group = f"buyer.{payment.order.user_id}"
     (frame,) = [frame for to, frame in told if to == group]
     order = frame["data"]["order"]
     expected = ("order.refunded", "expired", "started") if sold else ("order.paid", "paid", None)
@@ -246,7 +248,7 @@ def test_money_in_the_very_second_of_expiry(settings: Settings) -> None:
     def due(payment: Payment) -> int:
         return Order.objects.filter(pk=payment.order_id).update(pay_before=timezone.now())
 
-    rounds = []
+    rounds: list[list[Callable[[], object]]] = []
     for payment in payments:
         rounds.append([partial(due, payment), int, int])
         rounds.append([partial(tell, payment), services.expire_orders, services.expire_orders])

@@ -39,7 +39,7 @@ class FakeClient(stripe.HTTPClient):
         self.asked: list[tuple[str, str, dict[str, str], str]] = []
 
     def request(
-        self, method: str, url: str, headers: Any, post_data: Any = None
+        self, method: str, url: str, headers: Any, post_data: Any = None, *, _usage: Any = None
     ) -> tuple[str, int, dict[str, str]]:
         self.asked.append((method, url, dict(headers), str(post_data or "")))
         status, body = self.answers.pop(0)
