@@ -52,6 +52,10 @@ def begun(count: int) -> list[Payment]:
     return payments
 
 
+def pairs(payments: list[Payment], one: Act, other: Act) -> list[list[Callable[[], object]]]:
+    return [[partial(one, payment), partial(other, payment)] for payment in payments]
+
+
 def due(payment: Payment) -> object:
     return Order.objects.filter(pk=payment.order_id).update(pay_before=timezone.now())
 
@@ -114,11 +118,7 @@ def test_race_of_refunds(other: Act) -> None:
     for payment in payments:
         tell(payment)
 
-    pairs: list[list[Callable[[], object]]] = [
-        [partial(refund, p), partial(other, p)] for p in payments
-    ]
-
-    won = race_many(pairs)
+    won = race_many(pairs(payments, refund, other))
 
     assert all(sum(bool(answer) for answer in pair) == 1 for pair in won)
     check(payments)
@@ -198,6 +198,6 @@ def test_race_without_conditions_has_two_winners(one: Act, other: Act, paid: boo
     if paid:
         Order.objects.update(status=Status.PAID, paid_at=timezone.now())
 
-    won = race_many([[partial(one, p), partial(other, p)] for p in payments])
+    won = race_many(pairs(payments, one, other))
 
     assert [True, True] in won
