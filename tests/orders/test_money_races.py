@@ -138,7 +138,10 @@ def test_race_of_money_with_another_buyer_for_the_unit() -> None:
     gate.forget(sale.pk)
     priming.prime(sale.pk)
 
-    race_many([[partial(tell, p), partial(buy, sale.pk, next(others).pk)] for p in payments])
+    rounds: list[list[Callable[[], object]]] = [
+        [partial(tell, payment), partial(buy, sale.pk, next(others).pk)] for payment in payments
+    ]
+    race_many(rounds)
 
     check(payments)
     assert FlashSale.objects.get(pk=sale.pk).available == 0
