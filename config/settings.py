@@ -1,16 +1,14 @@
 """Settings. What differs between machines comes from the environment (`.env.example`)."""
 
-import os
 import sys
 from datetime import timedelta
-from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
 from csp.constants import NONCE, NONE, SELF
 from django.utils.translation import gettext_lazy as _
 
-from config import embedded, env
+from config import embedded, env, gateways
 
 BASE_DIR = embedded.BASE_DIR
 VAR_DIR = embedded.var_dir()
@@ -61,28 +59,7 @@ WEB_THREADS = env.integer("WEB_THREADS", 8, low=1, high=256)  # threads of one w
 
 if SOLD_OUT_CHANNEL == "zookeeper" and not ZOOKEEPER_HOSTS:
     env.problems.append("ZOOKEEPER_HOSTS: not set (SOLD_OUT_CHANNEL is zookeeper)")
-_needed_by = {  # provider → its package, and the variables that it needs
-    "sandbox": ("", ()),
-    "alipay": (
-        "alipay",
-        ("SITE_URL", "ALIPAY_APP_ID", "ALIPAY_PRIVATE_KEY_FILE", "ALIPAY_PUBLIC_KEY_FILE"),
-    ),
-    "stripe": ("stripe", ("SITE_URL", "STRIPE_SECRET_KEY", "STRIPE_WEBHOOK_SECRET")),
-}
-for _provider in dict.fromkeys(PAYMENT_PROVIDERS):
-    if _provider not in _needed_by:
-        _known = ", ".join(_needed_by)
-        env.problems.append(f"PAYMENT_PROVIDERS: {_provider!r} is not known; there is {_known}")
-        continue
-    _package, _variables = _needed_by[_provider]
-    if _package and find_spec(_package) is None:
-        env.problems.append(
-            f"PAYMENT_PROVIDERS: {_provider!r} needs `pip install -r requirements/pay.txt`"
-        )
-    for _name in _variables:
-        _value = env.required(_name, f"needed by the payment provider {_provider}")
-        if _value and _name.endswith("_FILE") and not os.access(_value, os.R_OK):
-            env.problems.append(f"{_name}: can't be read")
+gateways.check(PAYMENT_PROVIDERS)
 for _name, _hosts in (("ALLOWED_HOSTS", ALLOWED_HOSTS),):
     if any("/" in host for host in _hosts):
         env.problems.append(f"{_name}: names hosts, not addresses with a scheme or path")
@@ -248,15 +225,6 @@ MEDIA_URL = "/media/"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2_621_440
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 1000
 
-_gateways = [
-    origin
-    for name, origin in {
-        "alipay": "https://*.alipaydev.com" if ALIPAY_SANDBOX else "https://*.alipay.com",
-        "stripe": "https://checkout.stripe.com",
-    }.items()
-    if name in PAYMENT_PROVIDERS
-]
-
 # --- security headers ---------------------------------------------------------------------------
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
@@ -269,7 +237,10 @@ CONTENT_SECURITY_POLICY = {
         "manifest-src": [SELF],
         "worker-src": [SELF],
         # A browser follows the redirect after "pay" only to where a form may lead.
-        "form-action": [SELF, *_gateways],
+        "form-action": [
+            SELF,
+            *gateways.origins(PAYMENT_PROVIDERS, alipay_sandbox=ALIPAY_SANDBOX),
+        ],
         "base-uri": [NONE],
         "frame-ancestors": [NONE],
     }

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
 
+from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -191,6 +192,7 @@ def order(request: HttpRequest, order_id: uuid.UUID) -> HttpResponse:
         now=now,
         unpaid=own.status == Status.UNPAID,
         payable=own.status == Status.UNPAID and own.pay_before > now,
+        providers=settings.PAYMENT_PROVIDERS,
     )
 
 
