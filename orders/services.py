@@ -129,7 +129,8 @@ def expire_orders() -> int:
 def _overdue() -> QuerySet[Order]:
     """Not yet those that somebody has begun to pay: their provider is asked first, for a while."""
     asking = Payment.objects.filter(order=OuterRef("pk"), status=Payment.State.CREATED)
-    patience = timedelta(seconds=settings.SWEEP_INTERVAL)
+    # Less than a whole interval: together with the wait for the next sweep it stays below two.
+    patience = timedelta(seconds=0.75 * settings.SWEEP_INTERVAL)
     return Order.objects.filter(status=Status.UNPAID, pay_before__lte=Now()).filter(
         Q(pay_before__lte=Now() - patience) | ~Exists(asking.exclude(ask_at=None))
     )

@@ -45,6 +45,8 @@ def create_orders(sale_id: int, entries: Sequence[Sequence[Any]]) -> None:
 @shared_task(name="orders.expire_orders")
 def expire_orders() -> None:
     services.expire_orders()
+    if asking.is_due():  # Whose payment was begun waits for its gateway's answer.
+        ask_gateways.delay()
 
 
 @shared_task(name="orders.sweep_expired")

@@ -57,6 +57,10 @@ def ask_due() -> int:
     return ended
 
 
+def is_due() -> bool:
+    return _open().filter(ask_at__lte=timezone.now()).exists()
+
+
 def _open() -> QuerySet[Payment]:
     """Also those that the buyer has left for another provider, until they are closed there."""
     return Payment.objects.exclude(ask_at=None)
