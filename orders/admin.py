@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from inventory.admin import ReadOnlyAdmin
-from orders.admin_actions import OrderActions
+from orders.admin_actions import OrderActions, ParkedActions
 from orders.models import Order, OrderEvent, Payment, Refund, WebhookEvent
 from orders.presentation import money
 
@@ -85,7 +85,10 @@ class RefundAdmin(ReadOnlyAdmin):
 
 
 @admin.register(WebhookEvent)
-class WebhookEventAdmin(ReadOnlyAdmin):
-    list_display = ("received_at", "provider", "event_id", "kind", "outcome", "cause", "payment")
+class WebhookEventAdmin(ParkedActions, ReadOnlyAdmin):
+    list_display = (
+        *("received_at", "provider", "event_id", "kind", "amount_cents", "currency"),
+        *("outcome", "cause", "note", "payment"),
+    )
     list_filter = ("outcome", "provider")
     show_full_result_count = False

@@ -46,7 +46,10 @@ def create_orders(sale_id: int, entries: Sequence[Sequence[Any]]) -> None:
 def expire_orders() -> None:
     services.expire_orders()
     if asking.is_due():  # Whose payment was begun waits for its gateway's answer.
-        ask_gateways.delay()
+        try:
+            ask_gateways.delay()
+        except BrokerError as error:
+            log.warning("the gateways are asked by the sweep: %s", error)
 
 
 @shared_task(name="orders.sweep_expired")

@@ -75,7 +75,15 @@ def record(provider: str, event: Event, body: str) -> WebhookEvent.Outcome:
 def _remember(provider: str, event: Event, body: str) -> tuple[WebhookEvent, bool]:
     """The event's row, and whether it is new. Another meaning under a known id is parked."""
     digest = hashlib.sha256(repr(tuple(event)).encode()).hexdigest()
-    fresh = {"kind": event.kind, "body": body, "digest": digest, "outcome": Outcome.IGNORED}
+    fresh = {
+        "kind": event.kind,
+        "body": body,
+        "amount_cents": event.amount_cents,
+        "currency": event.currency[:10],
+        "reference": event.reference[:255],
+        "digest": digest,
+        "outcome": Outcome.IGNORED,
+    }
     row, is_new = WebhookEvent.objects.get_or_create(
         provider=provider, event_id=event.event_id, defaults=fresh
     )

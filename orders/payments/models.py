@@ -142,6 +142,7 @@ class WebhookEvent(models.Model):
         APPLIED = "applied", _("applied")
         IGNORED = "ignored", _("ignored")
         PARKED = "parked", _("needs a person")
+        HANDLED = "handled", _("handled by staff")
 
     provider = models.CharField(_("provider"), max_length=20)
     # A message that reuses another one's id is kept under "id#digest".
@@ -156,15 +157,21 @@ class WebhookEvent(models.Model):
         verbose_name=_("payment"),
     )
     body = models.TextField(_("message"))
+    # As the message has them; empty if they can't be read as money.
+    amount_cents = models.BigIntegerField(_("amount in cents"), null=True)
+    currency = models.CharField(_("currency"), max_length=10, blank=True)
+    reference = models.CharField(_("provider's reference"), max_length=255, blank=True)
     digest = models.CharField(max_length=64, blank=True, editable=False)
     outcome = models.CharField(_("outcome"), max_length=10, choices=Outcome.choices)
     cause = models.CharField(_("cause"), max_length=50, blank=True)
+    note = models.CharField(_("what staff did"), max_length=400, blank=True)
     received_at = models.DateTimeField(_("received at"), auto_now_add=True)
 
     class Meta:
         verbose_name = _("webhook event")
         verbose_name_plural = _("webhook events")
         ordering = ("-received_at", "-id")
+        permissions = [("handle_webhookevent", "Can handle parked webhook events")]
         constraints = [
             models.UniqueConstraint(fields=["provider", "event_id"], name="webhook_event_once"),
         ]

@@ -7,8 +7,10 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 
 from orders import admin_actions
-from orders.models import Order, OrderEvent, Refund, Status
-from tests.factories import OrderFactory, UserFactory
+from orders.models import Order, OrderEvent, Payment, Refund, Status, WebhookEvent
+from orders.payments import captures
+from orders.payments.providers import Event
+from tests.factories import OrderFactory, PaymentFactory, UserFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -56,8 +58,8 @@ def test_cancel_writes_down_who_and_why(staff: Client) -> None:
     assert Order.objects.get(pk=paid.pk).status == Status.PAID
     event = OrderEvent.objects.get(kind="canceled")
     assert (event.actor, event.reason) == ("anna", "wrong price")
-    assert "1 order changed." in page
-    assert "1 order was in another state." in page
+    assert "1 changed." in page
+    assert "1 was in another state." in page
 
 
 @pytest.mark.parametrize(("action", "restocked"), [(REFUND, False), (RESTOCK, True)])
@@ -107,7 +109,7 @@ def test_actions_take_a_bounded_number(staff: Client, monkeypatch: pytest.Monkey
 
     page = act(staff, CANCEL, OrderFactory(), OrderFactory(), reason="x").text
 
-    assert "At most 1 orders at once." in page
+    assert "At most 1 at once." in page
     assert set(Order.objects.values_list("status", flat=True)) == {Status.UNPAID}
 
 
@@ -124,3 +126,80 @@ def test_order_shows_its_payments_and_what_happened(staff: Client) -> None:
 
     assert str(order.payments.get().pk) in page
     assert "pays its order" in page
+
+
+# --- messages that fit nothing --------------------------------------------------------------------
+
+
+def parked(**changes: Any) -> WebhookEvent:
+    payment = PaymentFactory()
+    about = (str(payment.pk), str(payment.order_id))
+    event = Event("e1", "payment.succeeded", *about, 1, "CNY", "ref")._replace(**changes)
+    assert captures.record("sandbox", event, "{}") == "parked"
+    return WebhookEvent.objects.get()
+
+
+def act_on(client: Client, action: str, event: WebhookEvent) -> Any:
+    chosen = {"action": action, "_selected_action": [event.pk], "reason": "called them"}
+    return client.post("/admin/orders/webhookevent/", chosen, follow=True)
+
+
+def test_parked_message_is_handled_once_with_a_note(staff: Client) -> None:
+    event = parked()
+
+    act_on(staff, "mark_handled", event)
+    act_on(staff, "refund_money", event)
+
+    event.refresh_from_db()
+    assert (event.outcome, event.note) == ("handled", "anna: called them")
+    note = OrderEvent.objects.get(kind="note")
+    assert (note.actor, note.reason) == ("anna", "called them")
+    assert Refund.objects.count() == 0
+
+
+@pytest.mark.parametrize("changes", [{}, {"currency": "USD", "amount_cents": 990}])
+def test_parked_money_goes_back_as_it_was_taken(staff: Client, changes: dict[str, Any]) -> None:
+    event = parked(**changes)
+
+    for _ in range(2):
+        act_on(staff, "refund_money", event)
+
+    refund = Refund.objects.get()
+    taken = (event.amount_cents, event.currency)
+    assert (refund.amount_cents, refund.currency) == taken
+    payment = Payment.objects.get()
+    assert (payment.use, payment.reference) == (Payment.Use.REFUND, "ref")
+    assert Order.objects.get().status == Status.UNPAID
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"payment_id": "nobody"},
+        {"order_id": "nobody"},
+        {"kind": "payment.refunded"},
+        {"amount_cents": None},
+        {"currency": ""},
+    ],
+)
+def test_parked_message_that_is_not_about_money_sends_none_back(
+    staff: Client, changes: dict[str, Any]
+) -> None:
+    event = parked(**changes)
+
+    act_on(staff, "refund_money", event)
+
+    event.refresh_from_db()
+    assert (event.outcome, Refund.objects.count()) == ("parked", 0)
+
+
+def test_parked_messages_are_for_those_who_may(client: Client) -> None:
+    user = UserFactory(is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename="view_webhookevent"))
+    client.force_login(user)
+    event = parked()
+
+    act_on(client, "mark_handled", event)
+
+    event.refresh_from_db()
+    assert event.outcome == "parked"
