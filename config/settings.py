@@ -327,7 +327,7 @@ CELERY_BEAT_SCHEDULE |= {
     name: {
         "task": f"orders.{name}",
         "schedule": SWEEP_INTERVAL,
-        "options": {"expires": 2 * SWEEP_INTERVAL},
+        "options": {"expires": 10 + SWEEP_INTERVAL},
     }
     for name in ("ask_gateways", "send_refunds", "send_sandbox_notices")
 }

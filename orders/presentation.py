@@ -1,9 +1,12 @@
 """How orders look from outside: JSON, money and times; used by the API, the lane and the frames."""
 
+import re
 from datetime import UTC, datetime
 from typing import TypedDict
 
 from orders.models import Order, RefundState, Status
+
+_MONEY = re.compile(r"([0-9]{1,15})\.([0-9]{2})")
 
 
 class OrderJSON(TypedDict):
@@ -25,6 +28,12 @@ def money(cents: int) -> str:
     """Minor units as a decimal string: 1234 → `12.34`."""
     sign, cents = ("-", -cents) if cents < 0 else ("", cents)
     return f"{sign}{cents // 100}.{cents % 100:02d}"
+
+
+def parse_money(text: str) -> int | None:
+    """`12.34` → 1234; None if it isn't an amount with two decimals."""
+    match = _MONEY.fullmatch(text)
+    return int(match[1]) * 100 + int(match[2]) if match else None
 
 
 def rfc3339(at: datetime) -> str:

@@ -34,8 +34,7 @@ from orders.payments.providers import (
     SignatureInvalid,
     Standing,
 )
-from orders.payments.sandbox import parse_money
-from orders.presentation import money
+from orders.presentation import money, parse_money
 
 TIMEZONE = ZoneInfo("Asia/Shanghai")
 SHORTEST = timedelta(minutes=1)  # the nearest moment that it takes for time_expire

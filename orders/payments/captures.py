@@ -79,8 +79,8 @@ def _remember(provider: str, event: Event, body: str) -> tuple[WebhookEvent, boo
         "kind": event.kind,
         "body": body,
         "amount_cents": event.amount_cents,
-        "currency": event.currency[:10],
-        "reference": event.reference[:255],
+        "currency": _clean(event.currency, 10),
+        "reference": _clean(event.reference, 255),
         "digest": digest,
         "outcome": Outcome.IGNORED,
     }
@@ -94,6 +94,11 @@ def _remember(provider: str, event: Event, body: str) -> tuple[WebhookEvent, boo
         event_id=f"{event.event_id}#{digest[:16]}",
         defaults=fresh | {"outcome": Outcome.PARKED, "cause": "replay_changed"},
     )
+
+
+def _clean(text: str, length: int) -> str:
+    """What a column of PostgreSQL takes."""
+    return text.replace("\0", "")[:length]
 
 
 def _apply(provider: str, event: Event) -> Applied:
@@ -174,7 +179,10 @@ def _end(payment: Payment, state: int, event: Event, *, after: tuple[int, ...]) 
     """True for the one message that ended the payment."""
     return bool(
         Payment.objects.filter(pk=payment.pk, status__in=after).update(
-            status=state, reference=event.reference[:255], ended_at=timezone.now(), ask_at=None
+            status=state,
+            reference=_clean(event.reference, 255),
+            ended_at=timezone.now(),
+            ask_at=None,
         )
     )
 

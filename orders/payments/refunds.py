@@ -17,7 +17,7 @@ from orders import notifications
 from orders.models import Order, OrderEvent, RefundState
 from orders.payments import calls, providers
 from orders.payments.models import Payment, Refund
-from orders.payments.providers import GatewayError, UnknownProvider
+from orders.payments.providers import GatewayBusy, GatewayError, UnknownProvider
 
 log = logging.getLogger(__name__)
 
@@ -85,8 +85,9 @@ def send_due(*, limit: int = 100) -> int:
             try:
                 confirmed += _send(refund)
             except (GatewayError, UnknownProvider) as error:
-                silent.add(provider)
                 _failed(refund, error)
+                if isinstance(error, GatewayBusy):
+                    silent.add(provider)
     return confirmed
 
 

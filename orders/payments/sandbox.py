@@ -33,14 +33,13 @@ from orders.payments.providers import (
     SignatureInvalid,
     Standing,
 )
-from orders.presentation import money
+from orders.presentation import money, parse_money
 
 NAME = "sandbox"
 SIGNATURE_HEADER = "x-signature"
 TOLERANCE = 300  # seconds by which a message may be older or newer than our clock
 SLOW = timedelta(seconds=10)  # how long the slow gateway keeps its message back
 
-_MONEY = re.compile(r"([0-9]{1,15})\.([0-9]{2})")
 _STAMP = re.compile(r"[0-9]{1,12}")
 _HEX = re.compile(r"[0-9a-f]{64}")
 
@@ -197,9 +196,3 @@ def _check_signature(body: bytes, header: str) -> None:
         raise SignatureInvalid("wrong signature")
     if abs(time.time() - int(stamps[0])) > TOLERANCE:
         raise SignatureInvalid("too old")
-
-
-def parse_money(amount: str) -> int | None:
-    """`12.34` → 1234; None if it isn't money of two decimals."""
-    match = _MONEY.fullmatch(amount)
-    return int(match[1]) * 100 + int(match[2]) if match else None

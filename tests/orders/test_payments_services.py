@@ -137,6 +137,7 @@ def test_process_webhook_ignores_a_second_message_about_the_same_success() -> No
         ({"amount": ""}, "amount_mismatch"),
         ({"currency": "USD"}, "currency_mismatch"),
         ({"currency": ""}, "currency_mismatch"),
+        ({"currency": "C\0Y"}, "currency_mismatch"),
         ({"order_id": str(uuid.uuid4())}, "order_mismatch"),
         ({"order_id": ""}, "order_mismatch"),
         ({"payment_id": str(uuid.uuid4())}, "unknown_payment"),

@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 from django.utils import timezone
+from pytest_django.fixtures import Settings
 
 from orders import audit, priming, services
 from orders.models import Order, OrderEvent, Payment, Refund, RefundState, Status
@@ -77,14 +78,18 @@ def test_send_due_tries_until_the_gateway_confirms(gateway: FakeGateway) -> None
     assert gateway.refund_ids == [str(refund.pk)] * 2  # The key that makes repeats safe.
 
 
-def test_send_due_of_a_gateway_that_is_down_leaves_its_other_refunds(gateway: FakeGateway) -> None:
+def test_send_due_of_a_gateway_that_hangs_leaves_its_other_refunds(
+    gateway: FakeGateway, settings: Settings
+) -> None:
+    settings.PAYMENT_TIMEOUT = 0.2
     refunded()
     order = OrderFactory()
     tell(PaymentFactory(order=order, provider="fake"))
     services.refund_order(order.pk, actor="x", restock=False)
-    gateway.down = True
+    gateway.hang()
 
     refunds.send_due()
+    gateway.released.set()
 
     assert gateway.called("refund") == 1
 
