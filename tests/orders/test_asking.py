@@ -11,7 +11,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from orders import repair, services
+from orders import priming, repair, services
 from orders.models import Order, Payment, Refund, Status, WebhookEvent
 from orders.payments import asking, calls, providers
 from orders.payments import services as payments
@@ -338,8 +338,9 @@ def test_start_payment_holds_no_lock_while_the_gateway_hangs(gateway: FakeGatewa
 
 
 def test_reconcile_repairs_lost_webhooks_and_says_so(gateway: FakeGateway) -> None:
-    sale = FlashSaleFactory(primed=True)
+    sale = FlashSaleFactory()
     payment = begun(sale=sale)
+    priming.prime(sale.pk)
     Payment.objects.update(ask_at=timezone.now() + HOUR)  # Not due; reconcile asks anyway.
     gateway.takes_the_money(payment)
 
@@ -365,7 +366,8 @@ def test_reconcile_decides_about_money_that_a_crash_left_behind(gateway: FakeGat
 
 
 def test_reconcile_says_which_gateway_does_not_answer(gateway: FakeGateway) -> None:
-    payment = begun(sale__primed=True)
+    payment = begun()
+    priming.prime(payment.order.sale_id)
     gateway.down = True
 
     told = repair.reconcile(payment.order.sale_id)

@@ -19,7 +19,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def refunded(*, provider: str = "fake", restock: bool = False) -> Refund:
     """A refund that staff has decided about."""
-    order = OrderFactory(sale=FlashSaleFactory(primed=True))
+    order = OrderFactory()
+    priming.prime(order.sale_id)
     tell(PaymentFactory(order=order, provider=provider))
     assert services.refund_order(order.pk, actor="anna", restock=restock, reason="broken")
     return Refund.objects.get()

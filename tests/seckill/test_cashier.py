@@ -16,9 +16,21 @@ from orders import tasks
 from orders.models import Order, Payment, Status
 from orders.payments import asking, sandbox, sandbox_notices
 from orders.payments.models import SandboxCharge, SandboxNotice
-from tests.factories import PaymentFactory
+from tests.factories import PaymentFactory, UserFactory
 
 pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def buyer() -> User:
+    made: User = UserFactory()
+    return made
+
+
+@pytest.fixture
+def signed_in(client: Client, buyer: User) -> Client:
+    client.force_login(buyer)
+    return client
 
 
 @pytest.fixture
