@@ -1,7 +1,7 @@
 """The Celery application: `celery -A config worker`, `celery -A config beat`.
 
-Three queues. `orders` makes buyers wait, so nothing else may stand in it; `timers` holds messages
-that wait for their eta; `sweeps` repairs what got lost.
+Four queues. `orders` makes buyers wait, so nothing else may stand in it; `timers` holds messages
+that wait for their eta; `payments` talks to gateways, which may hang; `sweeps` repairs losses.
 """
 
 import os
@@ -11,12 +11,17 @@ from kombu import Queue
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
+QUEUES = ("orders", "timers", "payments", "sweeps")
+
 app = Celery("seckill")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.conf.task_queues = [Queue(name, durable=True) for name in ("orders", "timers", "sweeps")]
+app.conf.task_queues = [Queue(name, durable=True) for name in QUEUES]
 app.conf.task_routes = {
     "orders.create_orders": {"queue": "orders"},
     "orders.expire_orders": {"queue": "timers"},
+    "orders.ask_gateways": {"queue": "payments"},
+    "orders.send_refunds": {"queue": "payments"},
+    "orders.send_sandbox_notices": {"queue": "payments"},
     "*": {"queue": "sweeps"},
 }
 app.autodiscover_tasks()

@@ -85,8 +85,8 @@ def worker(name: str, queues: str, *, concurrency: int) -> list[str]:
 
 
 def workers(plan: Plan) -> dict[str, list[str]]:
-    """Timers have a process of their own, so that they never stand in the way of orders."""
-    commands = {"timers": worker("timers", "timers", concurrency=1)}
+    """Timers and gateways have processes of their own: they never stand in the way of orders."""
+    commands = {"timers": worker("timers", "timers,payments", concurrency=2)}
     for number in range(1, plan.workers + 1):
         commands[f"orders{number}"] = worker(f"orders{number}", "orders,sweeps", concurrency=2)
     return commands

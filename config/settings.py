@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from csp.constants import NONCE, NONE, SELF
 from django.utils.translation import gettext_lazy as _
 
-from config import embedded, env
+from config import embedded, env, gateways
 
 BASE_DIR = embedded.BASE_DIR
 VAR_DIR = embedded.var_dir()
@@ -46,6 +46,15 @@ ADMIT_GIVE_UP_AFTER = env.seconds("ADMIT_GIVE_UP_AFTER", 300)
 CAPTCHA = env.choice("CAPTCHA", "altcha", ("altcha", "off"))
 PURCHASE_RATE = env.rate("PURCHASE_RATE", "10/10s")  # purchases per buyer and sale
 PAYMENT_PROVIDERS = env.words("PAYMENT_PROVIDERS", ["sandbox"])
+PAYMENT_TIMEOUT = env.seconds("PAYMENT_TIMEOUT", 2, high=2.5)  # one call of a gateway
+PAYMENT_QUERY_AFTER = env.seconds("PAYMENT_QUERY_AFTER", 30)  # without a webhook, we ask
+SITE_URL = env.text("SITE_URL").rstrip("/")  # how gateways reach us
+ALIPAY_APP_ID = env.text("ALIPAY_APP_ID")
+ALIPAY_PRIVATE_KEY_FILE = env.text("ALIPAY_PRIVATE_KEY_FILE")  # ours, to sign with
+ALIPAY_PUBLIC_KEY_FILE = env.text("ALIPAY_PUBLIC_KEY_FILE")  # Alipay's, to check with
+ALIPAY_SANDBOX = env.flag("ALIPAY_SANDBOX", False)
+STRIPE_SECRET_KEY = env.text("STRIPE_SECRET_KEY")
+STRIPE_WEBHOOK_SECRET = env.text("STRIPE_WEBHOOK_SECRET")
 ORDER_BATCH = env.integer("ORDER_BATCH", 200, low=1, high=500)  # purchases in one message
 CURRENCY = "CNY"
 WEB_THREADS = env.integer("WEB_THREADS", 8, low=1, high=256)  # threads of one web process
@@ -54,8 +63,7 @@ if SOLD_OUT_CHANNEL == "zookeeper" and not ZOOKEEPER_HOSTS:
     env.problems.append("ZOOKEEPER_HOSTS: not set (SOLD_OUT_CHANNEL is zookeeper)")
 if ZOOKEEPER_USER and not ZOOKEEPER_PASSWORD:
     env.problems.append("ZOOKEEPER_PASSWORD: not set (ZOOKEEPER_USER is)")
-for _provider in set(PAYMENT_PROVIDERS) - {"sandbox"}:
-    env.problems.append(f"PAYMENT_PROVIDERS: {_provider!r} is not known; there is sandbox")
+gateways.check(PAYMENT_PROVIDERS)
 for _name, _hosts in (("ALLOWED_HOSTS", ALLOWED_HOSTS),):
     if any("/" in host for host in _hosts):
         env.problems.append(f"{_name}: names hosts, not addresses with a scheme or path")
@@ -234,7 +242,11 @@ CONTENT_SECURITY_POLICY = {
         "connect-src": [SELF],
         "manifest-src": [SELF],
         "worker-src": [SELF],
-        "form-action": [SELF],
+        # A browser follows the redirect after "pay" only to where a form may lead.
+        "form-action": [
+            SELF,
+            *gateways.origins(PAYMENT_PROVIDERS, alipay_sandbox=ALIPAY_SANDBOX),
+        ],
         "base-uri": [NONE],
         "frame-ancestors": [NONE],
     }
@@ -306,14 +318,24 @@ CELERY_WORKER_PROC_ALIVE_TIMEOUT = 30.0
 CELERY_TIMEZONE = "UTC"
 CELERY_ENABLE_UTC = True
 CELERY_EVENT_QUEUE_EXPIRES = 60.0
-CELERY_BEAT_SCHEDULE = {
+CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
     name: {"task": f"orders.{name}", "schedule": every}
     for name, every in {
         "recover_reservations": SWEEP_INTERVAL,
         "sweep_expired": SWEEP_INTERVAL,
         "sweep_releases": SWEEP_INTERVAL,
+        "settle_captures": SWEEP_INTERVAL,
         "reconcile_sales": 6 * SWEEP_INTERVAL,
     }.items()
+}
+# Those that a gateway may keep waiting: one that nobody took in time is dropped, the next comes.
+CELERY_BEAT_SCHEDULE |= {
+    name: {
+        "task": f"orders.{name}",
+        "schedule": SWEEP_INTERVAL,
+        "options": {"expires": 10 + SWEEP_INTERVAL},
+    }
+    for name in ("ask_gateways", "send_refunds", "send_sandbox_notices")
 }
 # Timers wait here for the payment window; RabbitMQ closes a channel that holds a message for
 # 30 minutes, so a longer window relies on the sweep alone.

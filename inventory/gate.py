@@ -92,11 +92,12 @@ class Settlement(NamedTuple):
 
 
 class Held(NamedTuple):
-    """The units that a purchase may still hold."""
+    """The units that a purchase may still hold; `final`: also if it was paid after its end."""
 
     purchase_id: str
     user_id: int
     quantity: int
+    final: bool = False
 
 
 class Due(NamedTuple):
@@ -218,8 +219,14 @@ def release(sale_id: int, held: Sequence[Held]) -> Level:
     """Give units back. Level.stock is None if the gate isn't primed: then try again later."""
     args: list[Any] = []
     for entry in held:
-        args += entry
+        args += (*entry[:3], int(entry.final))
     return _level(_run("release", sale_id, args))
+
+
+def retake(sale_id: int, held: Held) -> tuple[Level, bool]:
+    """Hold units for an order that has ended; False if they aren't there, or it isn't primed."""
+    reply = _run("retake", sale_id, held[:3])
+    return _level(reply), bool(reply[3])
 
 
 def adjust(sale_id: int, adjustment_id: str, units: int) -> tuple[Level, int]:

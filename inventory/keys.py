@@ -6,7 +6,7 @@ from django.conf import settings
 NAMES = (
     "info",  # hash: starts, ends (ms), per_buyer, paused, rebuy, revision
     "stock",  # units that may still be admitted
-    "buyers",  # hash: user → "purchase|state"; q queued, o ordered, x may not try again
+    "buyers",  # hash: user → "purchase|state"; q queued, o ordered, p paid late, x not again
     "pending",  # zset, the journal: purchase → ms of its last queueing
     "claims",  # hash: purchase → "user|quantity|call|ms", what a journal entry is about
     "results",  # hash: purchase → "o" or "x|code"

@@ -4,15 +4,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from django.db import transaction
-from django.db.models import Q, Sum
+from django.db.models import Exists, OuterRef, Q, Sum
 from django.db.models.functions import Coalesce
 
 from inventory import gate
 from inventory.models import FlashSale
-from orders.models import LIVE, Order, OrderEvent, Status
+from orders.models import LIVE, Order, OrderEvent, Payment, Refund, Status, WebhookEvent
 from orders.priming import one_snapshot
 
 HOLDING = Q(restocked=False) & ~Q(status=Status.REJECTED)  # orders whose units are allocated
+
+UNDECIDED = Payment.objects.filter(status=Payment.State.SUCCEEDED, use=Payment.Use.NONE)
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Books:
     gate: int | None  # r; None = not primed
     in_flight: int  # V': journal without a row
     undecided: int  # journal entries that have a row, but are not settled yet
-    unreleased: int  # P: orders and adjustments that the gate doesn't know yet
+    unreleased: int  # P: orders, adjustments and late money that the gate doesn't know yet
     version: str = field(default="")
 
     @property
@@ -70,7 +72,9 @@ def _with_rows(claims: Iterable[str]) -> set[str]:
 
 def _unreleased(sale: FlashSale) -> int:
     orders = sale.orders.filter(restocked=True, gate_released_at=None).count()
-    return orders + sale.adjustments.filter(gate_applied_at=None).count()
+    # The gate may hold a unit for money that came late, and that is just being decided about.
+    undecided = UNDECIDED.filter(order__sale=sale).count()
+    return orders + undecided + sale.adjustments.filter(gate_applied_at=None).count()
 
 
 def units_held(sale_id: int) -> int:
@@ -87,25 +91,27 @@ def allocated_drift(sale_id: int) -> int:
 
 def stale_buyers(sale_id: int) -> list[gate.Held]:
     """Entries of the gate that belong to orders which have ended and count as released."""
-    held = {purchase: user for user, purchase, state in gate.buyers(sale_id) if state in "oq"}
+    held = {purchase: user for user, purchase, state in gate.buyers(sale_id) if state in "oqp"}
     stale: list[gate.Held] = []
     ids = list(held)
     for start in range(0, len(ids), 5000):
         over = Order.objects.filter(pk__in=ids[start : start + 5000]).exclude(status__in=LIVE)
+        undecided = UNDECIDED.filter(order=OuterRef("pk"))
+        over = over.exclude(Exists(undecided))  # It may live again in this very moment.
         for order in over.filter(Q(gate_released_at__isnull=False) | Q(restocked=False)):
             units = order.quantity if order.restocked else order.gate_return
-            stale.append(gate.Held(str(order.pk), held[str(order.pk)], units))
+            stale.append(gate.Held(str(order.pk), held[str(order.pk)], units, final=True))
     return stale
 
 
 def remove_history(sale_id: int) -> None:
     """Delete all orders of a sale with what hangs on them, and undo its stock adjustments."""
     sale = FlashSale.objects.select_for_update(no_key=True).get(pk=sale_id)
+    payments = Payment.objects.filter(order__sale=sale)
+    for model in (Refund, WebhookEvent):
+        model._default_manager.filter(payment__in=payments).delete()
+    payments.delete()
     OrderEvent.objects.filter(order__sale=sale).delete()
-    for related in Order._meta.related_objects:
-        related.related_model._default_manager.filter(
-            **{f"{related.field.name}__sale": sale}
-        ).delete()
     sale.orders.all().delete()
     added = sale.adjustments.aggregate(units=Coalesce(Sum("delta"), 0))["units"]
     sale.adjustments.all().delete()

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from inventory import gate
 from inventory.models import FlashSale
-from orders import accounting
+from orders import accounting, money_audit
 from orders.models import LIVE, Status
 
 READ_TRIES = 5
@@ -88,7 +88,7 @@ def _database(sale: FlashSale) -> list[str]:
     overdue = sale.orders.filter(status=Status.UNPAID, pay_before__lt=Now() - late).count()
     if overdue:
         found.append(f"{overdue} unpaid orders are past their deadline")
-    return found
+    return found + money_audit.violations(sale)
 
 
 def _gate(sale: FlashSale, books: accounting.Books) -> list[str]:

@@ -6,7 +6,7 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from inventory.models import FlashSale
-from orders.payments.models import Payment, WebhookEvent
+from orders.payments.models import Payment, Refund, WebhookEvent
 
 __all__ = [
     "ENDED",
@@ -14,6 +14,8 @@ __all__ = [
     "Order",
     "OrderEvent",
     "Payment",
+    "Refund",
+    "RefundState",
     "Rejection",
     "Status",
     "WebhookEvent",
@@ -41,6 +43,14 @@ class Rejection(models.TextChoices):
     REBUY = "rebuy_not_allowed", _("This sale allows no second try.")
     CLOSED = "closed", _("The sale is over.")
     FAILED = "failed", _("The order could not be created. You were not charged.")
+
+
+class RefundState(models.IntegerChoices):
+    """What the buyer is told of money on its way back; also of one payment too many."""
+
+    NONE = 0, _("none")
+    STARTED = 1, _("refund started")
+    DONE = 2, _("refunded")
 
 
 class Order(models.Model):
@@ -81,6 +91,9 @@ class Order(models.Model):
     pay_before = models.DateTimeField(_("pay before"))
     closed_at = models.DateTimeField(_("closed at"), null=True, blank=True)
     paid_at = models.DateTimeField(_("paid at"), null=True, blank=True)
+    refund = models.PositiveSmallIntegerField(
+        _("refund"), choices=RefundState.choices, default=RefundState.NONE, editable=False
+    )
     restocked = models.BooleanField(_("units given back"), default=False, editable=False)
     # Outbox: the units are back in the database, but perhaps not yet in the gate.
     gate_released_at = models.DateTimeField(null=True, editable=False)
@@ -89,6 +102,10 @@ class Order(models.Model):
         verbose_name = _("order")
         verbose_name_plural = _("orders")
         ordering = ("-created_at", "-id")
+        permissions = [
+            ("cancel_order", "Can cancel unpaid orders"),
+            ("refund_order", "Can refund paid orders"),
+        ]
         constraints = [
             models.UniqueConstraint(
                 fields=["sale", "user"],
@@ -112,6 +129,7 @@ class Order(models.Model):
                 condition=~Q(status__in=[1, 4]) | Q(paid_at__isnull=False),
                 name="order_paid_at",
             ),
+            models.CheckConstraint(condition=Q(refund__lte=2), name="order_refund"),
         ]
         indexes = [
             # Read by services.expire_orders: what is unpaid, in the order of its deadline.
@@ -139,6 +157,8 @@ class OrderEvent(models.Model):
         CANCELED = "canceled", _("canceled")
         EXPIRED = "expired", _("expired")
         REFUNDED = "refunded", _("refunded")
+        REFUND_STARTED = "refund_started", _("refund started")
+        REFUND_DONE = "refund_done", _("money returned")
         REJECTED = "rejected", _("rejected")
         NOTE = "note", _("note")
 

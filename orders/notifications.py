@@ -136,6 +136,23 @@ def push_orders(orders: Sequence[Order]) -> None:
     push([(buyer_group(o.user_id), order_frame(o)) for o in orders if o.user_id is not None])
 
 
+def push_refund(order_id: uuid.UUID) -> None:
+    """Tell a buyer that money is on its way back, or has arrived. Never raises.
+
+    The order may be in any state: money also goes back that came late, or twice.
+    """
+    order = Order.objects.get(pk=order_id)
+    data = {
+        "order_id": str(order.pk),
+        "redirect": order_page(order.pk),
+        "order": order_json(order),
+    }
+    event = f"{order.pk}:{order.refund}"
+    told = frame("order.refunded", event=event, at=timezone.now(), data=data)
+    if order.user_id is not None:
+        push([(buyer_group(order.user_id), told)])
+
+
 def push(frames: Sequence[tuple[str, Frame]]) -> None:
     """Send frames to groups, as (group, frame). Never raises."""
     publish([(group, {"type": "frame", "frame": sent}) for group, sent in frames])

@@ -1,9 +1,12 @@
 """How orders look from outside: JSON, money and times; used by the API, the lane and the frames."""
 
+import re
 from datetime import UTC, datetime
 from typing import TypedDict
 
-from orders.models import Order, Status
+from orders.models import Order, RefundState, Status
+
+_MONEY = re.compile(r"([0-9]{1,15})\.([0-9]{2})")
 
 
 class OrderJSON(TypedDict):
@@ -18,6 +21,7 @@ class OrderJSON(TypedDict):
     created_at: str
     pay_before: str
     paid_at: str | None
+    refund: str | None
 
 
 def money(cents: int) -> str:
@@ -26,10 +30,23 @@ def money(cents: int) -> str:
     return f"{sign}{cents // 100}.{cents % 100:02d}"
 
 
+def parse_money(text: str) -> int | None:
+    """`12.34` → 1234; None if it isn't an amount with two decimals."""
+    match = _MONEY.fullmatch(text)
+    return int(match[1]) * 100 + int(match[2]) if match else None
+
+
 def rfc3339(at: datetime) -> str:
     """UTC with milliseconds: `2026-12-01T08:00:00.000Z`."""
     text = at.astimezone(UTC).isoformat(timespec="milliseconds")
     return text.removesuffix("+00:00") + "Z"
+
+
+_REFUNDS: dict[int, str | None] = {
+    RefundState.NONE: None,
+    RefundState.STARTED: "started",
+    RefundState.DONE: "done",
+}
 
 
 def status_name(order: Order) -> str:
@@ -49,4 +66,5 @@ def order_json(order: Order) -> OrderJSON:
         "created_at": rfc3339(order.created_at),
         "pay_before": rfc3339(order.pay_before),
         "paid_at": rfc3339(order.paid_at) if order.paid_at else None,
+        "refund": _REFUNDS[order.refund],
     }

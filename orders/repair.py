@@ -22,6 +22,7 @@ from inventory.signals import announce
 from orders import accounting, services
 from orders.creation import ATTEMPTS, Purchase, reject_purchases
 from orders.models import Order, Rejection
+from orders.payments import asking
 from orders.priming import prime
 
 log = logging.getLogger(__name__)
@@ -125,9 +126,9 @@ def sweep_releases() -> int:
 
 
 def reconcile_sales() -> None:
-    """The periodic form of reconcile()."""
+    """The periodic form of reconcile(); payments have beat tasks of their own."""
     for sale_id in cared_for():
-        for line in reconcile(sale_id):
+        for line in _reconcile_units(sale_id, dry_run=False):
             log.warning("sale %s: %s", sale_id, line)
     _retire()
 
@@ -153,7 +154,9 @@ def _retire_marks() -> None:
 
 
 def reconcile(sale_id: int | None = None, *, dry_run: bool = False) -> list[str]:
-    """Repair what can be derived; says what was (or would be) done. Safe during a sale.
+    """Repair what can be derived or asked for; says what was (or would be) done.
+
+    Safe during a sale. Asks the gateways what became of payments whose webhook didn't come.
 
     Raises FlashSale.DoesNotExist, gate.GateError.
     """
@@ -164,6 +167,11 @@ def reconcile(sale_id: int | None = None, *, dry_run: bool = False) -> list[str]
             for pk in ids.values_list("pk", flat=True)
             for line in reconcile(pk, dry_run=dry_run)
         ]
+    told = asking.reconcile(sale_id, dry_run=dry_run)
+    return told + _reconcile_units(sale_id, dry_run)
+
+
+def _reconcile_units(sale_id: int, dry_run: bool) -> list[str]:
     done = _reconcile_allocated(sale_id, dry_run)
     return done + _reconcile_gate(sale_id, dry_run)
 

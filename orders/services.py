@@ -1,18 +1,21 @@
 """The life of an order. Every change is one conditional UPDATE: the row count says who won.
 
-Lock order: orders first, the sale's row last. Effects outside the database come after the commit;
-each may be repeated, and a sweep repairs its loss (orders/repair.py).
+Lock order: a payment, its order, the sale's row last. Effects outside the database come after the
+commit; each may be repeated, and a sweep repairs its loss (orders/repair.py).
 """
 
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from inventory import gate
 from inventory import services as inventory
@@ -21,7 +24,8 @@ from inventory.faults import faultpoint
 from inventory.models import FlashSale
 from inventory.signals import announce
 from orders import notifications, priming
-from orders.models import LIVE, Order, OrderEvent, Rejection, Status
+from orders.models import LIVE, Order, OrderEvent, Payment, Refund, RefundState, Rejection, Status
+from orders.payments import refunds
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +48,7 @@ def pay_order(order_id: UUID, *, actor: str, reason: str = "") -> bool:
 
 def cancel_order(order_id: UUID, *, actor: str, reason: str = "") -> bool:
     """Close an unpaid order and give its units back. True for the one caller that did."""
-    return _move(
+    canceled = _move(
         order_id,
         Q(status=Status.UNPAID),
         OrderEvent(kind=OrderEvent.Kind.CANCELED, actor=actor, reason=reason),
@@ -52,18 +56,43 @@ def cancel_order(order_id: UUID, *, actor: str, reason: str = "") -> bool:
         closed_at=Now(),
         restocked=True,
     )
+    if canceled:  # Nobody shall pay it any more: the provider is told by the next run.
+        open_ones = Payment.objects.filter(order=order_id, status=Payment.State.CREATED)
+        open_ones.exclude(ask_at=None).update(ask_at=timezone.now())
+    return canceled
 
 
-def refund_order(order_id: UUID, *, actor: str, restock: bool, reason: str = "") -> bool:
-    """Mark a paid order refunded, once; `restock` gives its units back. True if this call did."""
-    return _move(
-        order_id,
-        Q(status=Status.PAID),
-        OrderEvent(kind=OrderEvent.Kind.REFUNDED, actor=actor, reason=reason),
-        status=Status.REFUNDED,
-        closed_at=Now(),
-        restocked=restock,
-    )
+def refund_order(
+    order_id: UUID,
+    *,
+    actor: str,
+    restock: bool,
+    reason: str = "",
+    cause: Refund.Cause = Refund.Cause.STAFF,
+) -> bool:
+    """Mark a paid order refunded, once, and send its money back. True if this call did.
+
+    `restock` gives its units back.
+    """
+    paying = Payment.objects.filter(order=order_id, use=Payment.Use.ORDER)
+    with transaction.atomic():
+        payment = paying.first()
+        taken = payment is not None and paying.update(use=Payment.Use.REFUND)
+        moved = _move(
+            order_id,
+            Q(status=Status.PAID),
+            OrderEvent(kind=OrderEvent.Kind.REFUNDED, actor=actor, reason=reason),
+            status=Status.REFUNDED,
+            closed_at=Now(),
+            restocked=restock,
+            gate_released_at=None,
+            refund=RefundState.STARTED if taken else RefundState.NONE,
+        )
+        if not moved:
+            transaction.set_rollback(True)
+        elif payment is not None and taken:
+            refunds.start(payment, cause)
+    return moved
 
 
 def _move(order_id: UUID, condition: Q, event: OrderEvent, **columns: Any) -> bool:
@@ -97,11 +126,20 @@ def expire_orders() -> int:
             return expired
 
 
+def _overdue() -> QuerySet[Order]:
+    """Not yet those that somebody has begun to pay: their provider is asked first, for a while."""
+    asking = Payment.objects.filter(order=OuterRef("pk"), status=Payment.State.CREATED)
+    # Less than a whole interval: together with the wait for the next sweep it stays below two.
+    patience = timedelta(seconds=0.75 * settings.SWEEP_INTERVAL)
+    return Order.objects.filter(status=Status.UNPAID, pay_before__lte=Now()).filter(
+        Q(pay_before__lte=Now() - patience) | ~Exists(asking.exclude(ask_at=None))
+    )
+
+
 def _expire_chunk() -> list[Order]:
-    overdue = Order.objects.filter(status=Status.UNPAID, pay_before__lte=Now())
     with transaction.atomic():
         # A row that somebody else holds is being paid, canceled or expired right now: leave it.
-        rows = overdue.select_for_update(skip_locked=True, no_key=True).order_by("pay_before")
+        rows = _overdue().select_for_update(skip_locked=True, no_key=True).order_by("pay_before")
         orders = list(rows.annotate(now=Now())[:CHUNK])
         if not orders:
             return []
@@ -151,7 +189,15 @@ def give_back(orders: Sequence[Order]) -> int:
 
 def _give_back(sale_id: int, orders: Sequence[Order]) -> int:
     # A refund without restock frees the buyer, but no unit.
-    held = [gate.Held(str(o.pk), o.user_id or 0, o.quantity if o.restocked else 0) for o in orders]
+    held = [
+        gate.Held(
+            str(o.pk),
+            o.user_id or 0,
+            o.quantity if o.restocked else 0,
+            final=o.status == Status.REFUNDED,
+        )
+        for o in orders
+    ]
     level = gate.release(sale_id, held)
     if level.stock is None:
         # The snapshot that loads the gate has these units already, unless it was taken before.
@@ -159,9 +205,9 @@ def _give_back(sale_id: int, orders: Sequence[Order]) -> int:
         level = gate.release(sale_id, held)
         if level.stock is None:
             return 0
-    Order.objects.filter(pk__in=[o.pk for o in orders], gate_released_at=None).update(
-        gate_released_at=Now()
-    )
+    # One that lives again meanwhile, because its money came late, holds its units.
+    released = Order.objects.filter(pk__in=[o.pk for o in orders], gate_released_at=None)
+    released.exclude(status__in=LIVE).update(gate_released_at=Now())
     announce(sale_id, level=level)
     return len(orders)
 

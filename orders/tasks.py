@@ -20,6 +20,7 @@ from inventory.gate import GateError
 from inventory.redis_clients import sync_client
 from orders import creation, repair, services
 from orders.models import Order, Status
+from orders.payments import asking, captures, refunds, sandbox_notices
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,11 @@ def create_orders(sale_id: int, entries: Sequence[Sequence[Any]]) -> None:
 @shared_task(name="orders.expire_orders")
 def expire_orders() -> None:
     services.expire_orders()
+    if asking.is_due():  # Whose payment was begun waits for its gateway's answer.
+        try:
+            ask_gateways.delay()
+        except BrokerError as error:
+            log.warning("the gateways are asked by the sweep: %s", error)
 
 
 @shared_task(name="orders.sweep_expired")
@@ -61,6 +67,27 @@ def recover_reservations() -> None:
     for sale_id, purchases in repair.recover_reservations():
         entries = [[str(p.purchase_id), p.user_id, p.quantity] for p in purchases]
         create_orders.delay(sale_id, entries)
+
+
+@shared_task(name="orders.ask_gateways")
+def ask_gateways() -> None:
+    if asking.ask_due():
+        services.expire_orders()
+
+
+@shared_task(name="orders.settle_captures")
+def settle_captures() -> None:
+    captures.settle_due()
+
+
+@shared_task(name="orders.send_refunds")
+def send_refunds() -> None:
+    refunds.send_due()
+
+
+@shared_task(name="orders.send_sandbox_notices")
+def send_sandbox_notices() -> None:
+    sandbox_notices.send_due()
 
 
 @shared_task(name="orders.reconcile_sales")

@@ -230,6 +230,8 @@ def pay(request: HttpRequest, order: str, payload: PayIn) -> Response:
     except providers.UnknownProvider:
         errors = [{"pointer": "/provider", "detail": "no such provider"}]
         raise Refused("invalid", errors=errors) from None
+    except providers.GatewayError:
+        raise Refused("payment_unavailable") from None
     return answer({"payment_url": url})
 
 
@@ -242,7 +244,8 @@ def pay(request: HttpRequest, order: str, payload: PayIn) -> Response:
 )
 def cancel(request: HttpRequest, order: str) -> Response:
     own = _own_order(request, order)
-    if not orders.cancel_order(own.pk, actor=request.user.get_username()):
+    buyer = request.user.get_username()
+    if not orders.cancel_order(own.pk, actor=buyer, reason="by the buyer"):
         raise Refused("order_not_cancelable")
     return answer(order_json(_own_order(request, order)))
 
@@ -253,7 +256,7 @@ def cancel(request: HttpRequest, order: str) -> Response:
     summary="What a payment provider has to say",
     openapi_extra=openapi.WEBHOOK,
 )
-def webhook(request: HttpRequest, provider: str) -> Response:
+def webhook(request: HttpRequest, provider: str) -> HttpResponse:
     headers = {name.lower(): value for name, value in request.headers.items()}
     try:
         outcome = payments.process_webhook(provider, request.body, headers)
@@ -263,4 +266,12 @@ def webhook(request: HttpRequest, provider: str) -> Response:
         raise Refused("signature_invalid") from None
     except providers.MalformedEvent as error:
         raise Refused("invalid", errors=[{"pointer": "", "detail": str(error)}]) from None
-    return answer({"status": outcome.value})
+    return _acknowledged(provider, outcome.value)
+
+
+def _acknowledged(provider: str, outcome: str) -> HttpResponse:
+    """In the words that the provider takes for "received"; others make it send again."""
+    wanted = providers.get(provider).acknowledgement
+    if wanted is None:
+        return answer({"status": outcome})
+    return HttpResponse(wanted.body, content_type=wanted.content_type)

@@ -102,6 +102,7 @@ _SCHEMAS: Doc = {
         created_at=_TIME,
         pay_before=_TIME,
         paid_at_opt=_TIME,
+        refund_opt={"enum": ["started", "done"]},
     ),
     "Accepted": _object(
         purchase_id=_ID,
@@ -152,7 +153,7 @@ ORDER = _operation(_answer("The order", _ref("Order")), "login_required", "not_f
 PAY = _operation(
     _answer("Where to pay", _object(payment_url=_TEXT)),
     *("login_required", "csrf_failed", "not_found", "order_not_payable"),
-    *("unsupported_media_type", "invalid"),
+    *("payment_unavailable", "unsupported_media_type", "invalid"),
 )
 CANCEL = _operation(
     _answer("The canceled order", _ref("Order")),

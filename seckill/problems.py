@@ -61,6 +61,12 @@ CODES: dict[str, Kind] = {
     "order_not_payable": Kind(
         409, _("Order can't be paid"), _("The order is paid, over, or past its deadline.")
     ),
+    "payment_unavailable": Kind(
+        503,
+        _("Payment not available just now"),
+        _("The payment provider does not answer. Your order waits: try again in a moment."),
+        3,
+    ),
     "order_not_cancelable": Kind(
         409, _("Order can't be canceled"), _("Only an unpaid order can be canceled.")
     ),

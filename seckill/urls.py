@@ -2,7 +2,7 @@
 
 from django.urls import include, path, register_converter
 
-from seckill import accounts, companions, health, views
+from seckill import accounts, cashier, companions, health, views
 from seckill.api import api
 
 
@@ -42,7 +42,7 @@ urlpatterns = [
     path("orders/<uuid:order_id>/", views.order, name="order"),
     path("orders/<uuid:order_id>/pay/", views.pay, name="pay"),
     path("orders/<uuid:order_id>/cancel/", views.cancel, name="cancel"),
-    path("cashier/<uuid:payment_id>/", views.cashier, name="cashier"),
+    path("cashier/<uuid:payment_id>/", cashier.cashier, name="cashier"),
     path("me/", companions.me, name="me"),
     path("purchases/<sale:sale_id>/<uuid:purchase_id>/place/", companions.place, name="place"),
     path("sales/<sale:sale_id>/reminder.ics", companions.reminder, name="reminder"),

@@ -24,7 +24,8 @@ from django.views.decorators.http import require_GET, require_POST, require_safe
 from inventory.gate import Admission, GateError
 from inventory.models import FlashSale, SaleState
 from orders import services as orders
-from orders.models import Order, Payment, Status
+from orders.models import Order, Status
+from orders.payments import providers
 from orders.payments import services as payments
 from seckill import catalog, mine, problems, queueing, results, services
 from seckill.errors import request_id
@@ -36,6 +37,7 @@ from seckill.templatetags.shop import units_unpaid
 
 PUBLIC = "public, max-age=1"
 MOST_CHOICES = 50  # numbers of units that a list offers; a form may ask for more
+BY_BUYER = "by the buyer"  # the reason of a cancellation
 STILL_LOOKING = 30  # seconds in which a purchase that nobody knows yet may still turn up
 
 P = ParamSpec("P")
@@ -264,18 +266,24 @@ def order(request: HttpRequest, order_id: uuid.UUID) -> HttpResponse:
         now=now,
         unpaid=own.status == Status.UNPAID,
         payable=own.status == Status.UNPAID and own.pay_before > now,
+        providers=settings.PAYMENT_PROVIDERS,
     )
 
 
 @personal
 @require_POST
 def pay(request: HttpRequest, order_id: uuid.UUID) -> HttpResponse:
+    provider = request.POST.get("provider", "")
     try:
-        _, url = payments.start_payment(order_id, user_id=_user_id(request))
+        _, url = payments.start_payment(order_id, user_id=_user_id(request), provider=provider)
     except Order.DoesNotExist:
         raise Http404 from None
     except payments.OrderNotPayable:
         return refused(request, "order_not_payable")
+    except providers.UnknownProvider:
+        return refused(request, "invalid")
+    except providers.GatewayError:
+        return refused(request, "payment_unavailable")
     return redirect(url)
 
 
@@ -283,23 +291,6 @@ def pay(request: HttpRequest, order_id: uuid.UUID) -> HttpResponse:
 @require_POST
 def cancel(request: HttpRequest, order_id: uuid.UUID) -> HttpResponse:
     own = _own_order(request, order_id)
-    if not orders.cancel_order(own.pk, actor=request.user.get_username()):
+    if not orders.cancel_order(own.pk, actor=request.user.get_username(), reason=BY_BUYER):
         return refused(request, "order_not_cancelable")
     return redirect("order", order_id=order_id)
-
-
-@personal
-def cashier(request: HttpRequest, payment_id: uuid.UUID) -> HttpResponse:
-    """The sandbox provider's page. Its buttons make the provider send what a real one would."""
-    payment = (
-        Payment.objects.select_related("order")
-        .filter(pk=payment_id, provider="sandbox", order__user=_user_id(request))
-        .first()
-    )
-    if payment is None:
-        raise Http404
-    if request.method == "POST":
-        kind = "succeeded" if request.POST.get("result") == "pay" else "failed"
-        payments.sandbox_pays(payment, f"payment.{kind}")
-        return redirect("order", order_id=payment.order_id)
-    return _show(request, "cashier", payment=payment, order=payment.order)

@@ -1,5 +1,6 @@
 """Rows for tests, consistent with each other: a live order has its units allocated in its sale."""
 
+import uuid
 from datetime import timedelta
 from typing import Any
 
@@ -107,19 +108,30 @@ class OrderFactory(DjangoModelFactory):  # type: ignore[misc]
 
     @factory.post_generation
     def booked(self: Order, create: bool, extracted: Any, **kwargs: Any) -> None:
-        """Allocate the units, and write the first event."""
+        """Allocate the units, write the first event, and take the money of a paid order."""
         if self.status in LIVE:
             FlashSale.objects.filter(pk=self.sale_id).update(
                 allocated=F("allocated") + self.quantity
             )
+        if self.status == Status.PAID:
+            PaymentFactory(order=self, captured=True, use=Payment.Use.ORDER)
         kind = "rejected" if self.status == Status.REJECTED else "created"
         OrderEvent.objects.create(order=self, kind=kind, at=self.created_at)
 
 
 class PaymentFactory(DjangoModelFactory):  # type: ignore[misc]
+    """Begun. `started`: its provider has said where to pay. `captured`: the money was taken."""
+
     class Meta:
         model = Payment
 
+    class Params:
+        started = factory.Trait(
+            url=factory.LazyAttribute(lambda p: f"/cashier/{p.id}/"), ask_at=_in(HOUR / 4)
+        )
+        captured = factory.Trait(status=Payment.State.SUCCEEDED, ended_at=_in(timedelta()))
+
+    id = factory.LazyFunction(uuid.uuid4)
     order = factory.SubFactory(OrderFactory)
     provider = "sandbox"
     amount_cents = factory.SelfAttribute("order.amount_cents")

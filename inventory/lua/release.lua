@@ -1,6 +1,6 @@
 -- release: give back the units of purchases whose orders have ended.
 -- KEYS  the sale's keys, see inventory/keys.py
--- ARGV  per entry: purchase, user, units
+-- ARGV  per entry: purchase, user, units, 1 = also if it was paid after its end (see retake.lua)
 -- returns {epoch, stock (-1 = not primed: nothing was done), crossed (1 = stock left 0 now), released}
 -- Only a purchase that still holds the buyer's entry gives units back, so a second call changes
 -- nothing. A result is left behind, so that a late repeat of the same purchase is not admitted.
@@ -9,10 +9,12 @@ local stock = tonumber(redis.call('GET', KEYS[2]) or '-1')
 if not info or stock < 0 then return {0, -1, 0, 0} end
 
 local back, released = 0, 0
-for i = 1, #ARGV, 3 do
+for i = 1, #ARGV, 4 do
   local purchase, user, units = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
   local mine = redis.call('HGET', KEYS[3], user)
-  if mine and string.sub(mine, 1, -3) == purchase and string.sub(mine, -1) ~= 'x' then
+  local state = mine and string.sub(mine, -1)
+  local held = state and state ~= 'x' and (state ~= 'p' or ARGV[i + 3] == '1')
+  if held and string.sub(mine, 1, -3) == purchase then
     back = back + units
     released = released + 1
     if info == '1' then

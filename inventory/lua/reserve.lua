@@ -68,7 +68,7 @@ for i = 1, count do
   local answer = nil
   if mine then
     local state, holds = string.sub(mine, -1), string.sub(mine, 1, -3)
-    if state == 'o' then answer = 'O' .. holds
+    if state == 'o' or state == 'p' then answer = 'O' .. holds
     elseif state == 'x' then answer = 'B'
     else
       local claim = new_claim[holds] or redis.call('HGET', KEYS[5], holds)

@@ -24,7 +24,7 @@ for i = 1, #ARGV, 5 do
   results[#results + 1] = purchase
   if outcome == 'o' then
     results[#results + 1] = 'o'
-    if holds then
+    if holds and string.sub(mine, -1) ~= 'p' then
       buyers[#buyers + 1] = user
       buyers[#buyers + 1] = purchase .. '|o'
     end

@@ -4,13 +4,12 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-import segno
 from django import template
 from django.templatetags.static import static
 from django.urls import reverse
 from django.utils.formats import number_format
 from django.utils.html import format_html
-from django.utils.safestring import SafeString, mark_safe
+from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 from django.utils.translation import gettext, ngettext
 
@@ -124,11 +123,3 @@ def fill(text: Any, value: Any) -> str:
 def texts(**named: str) -> SafeString:
     """Words for scripts, as the value of a data attribute."""
     return format_html("{}", json.dumps(named, ensure_ascii=False))
-
-
-@register.simple_tag
-def qr(text: str) -> SafeString:
-    """A QR code as inline SVG, without style or script."""
-    drawn = segno.make(text, error="m", micro=False)
-    svg = drawn.svg_inline(scale=4, border=1, svgclass=None, lineclass=None, omitsize=True)
-    return mark_safe(svg)

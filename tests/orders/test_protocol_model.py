@@ -29,7 +29,9 @@ from inventory.models import FlashSale
 from inventory.redis_clients import sync_client
 from orders import accounting, audit, creation, priming, repair, services
 from orders.creation import Purchase
-from orders.models import LIVE, Order, Status
+from orders.models import ENDED, LIVE, Order, Payment, Status
+from orders.payments import captures
+from orders.payments.providers import Event
 from tests.factories import FlashSaleFactory, UserFactory
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -38,7 +40,7 @@ RUNS = int(os.environ.get("PROTOCOL_RUNS", "24"))
 FIRST_SEED = int(os.environ.get("PROTOCOL_SEED", "1"))
 GATE_CALLS = (
     *("reserve", "settle", "release", "adjust", "prime", "configure"),
-    *("due", "snapshot", "reconcile", "stocks", "journal_sizes"),
+    *("retake", "due", "snapshot", "reconcile", "stocks", "journal_sizes"),
 )
 EXPIRED = timedelta(hours=-1)
 
@@ -147,7 +149,26 @@ class World:
         self._move(services.cancel_order)
 
     def pay(self) -> None:
-        self._move(services.pay_order)
+        self._take_money(self._orders(Status.UNPAID))
+
+    def pay_late(self) -> None:
+        """Money for an order that has ended; sometimes once more for one that is paid."""
+        self._take_money([*self._orders(*ENDED), *self._orders(Status.PAID)[:1]])
+
+    def _take_money(self, ids: list[UUID]) -> None:
+        if not ids:
+            return
+        order = Order.objects.get(pk=self.rng.choice(ids))
+        payment = Payment.objects.create(
+            order=order,
+            provider="sandbox",
+            amount_cents=order.amount_cents,
+            currency="CNY",
+            status=Payment.State.FAILED,
+            ended_at=timezone.now(),
+        )
+        fields = (str(payment.pk), str(order.pk), order.amount_cents, "CNY")
+        captures.record("sandbox", Event(str(payment.pk), "payment.succeeded", *fields), "")
 
     def refund(self) -> None:
         paid = self._orders(Status.PAID)
@@ -159,8 +180,8 @@ class World:
         if unpaid := self._orders(Status.UNPAID):
             service(self.rng.choice(unpaid), actor="test")
 
-    def _orders(self, status: Status) -> list[UUID]:
-        rows = Order.objects.filter(sale_id=self.sale_id, status=status).order_by("pk")
+    def _orders(self, *statuses: Status) -> list[UUID]:
+        rows = Order.objects.filter(sale_id=self.sale_id, status__in=statuses).order_by("pk")
         return list(rows.values_list("pk", flat=True))
 
     def expire(self) -> None:
@@ -220,6 +241,7 @@ class World:
         ("create", 22),
         ("cancel", 4),
         ("pay", 3),
+        ("pay_late", 3),
         ("refund", 2),
         ("expire", 5),
         ("recover", 3),
@@ -261,6 +283,7 @@ class World:
                 self.create()
             self.expire()
             self.sweep()
+            captures.settle_due()
         if not self.faults:
             books = accounting.read(self.sale_id)
             assert books.at_rest
@@ -296,8 +319,11 @@ def run(seed: int, users: Sequence[User]) -> None:
     )
 
 
-def test_protocol_random_histories_end_at_rest(settings: Any) -> None:
+def test_protocol_random_histories_end_at_rest(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings.ADMIT_RETRY_AFTER = 0
+    monkeypatch.setattr(captures, "SETTLE_AFTER", timedelta())
     users = UserFactory.create_batch(10)
 
     for seed in range(FIRST_SEED, FIRST_SEED + RUNS):

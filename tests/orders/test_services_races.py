@@ -1,5 +1,6 @@
 """Two of them at the same moment: exactly one wins, and units move once."""
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from tests.orders.races import race_many
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 
-ROUNDS = 100
+ROUNDS = 500 if os.environ.get("FULL") == "1" else 100
 
 
 def overdue_orders(count: int) -> list[Order]:

@@ -15,6 +15,8 @@ from pytest_django.fixtures import Settings
 from inventory import gate
 from orders.models import Order, Status, WebhookEvent
 from orders.payments import sandbox
+from orders.payments import services as payments
+from orders.payments.providers import GatewayBusy
 from seckill import captcha
 from tests.factories import FlashSaleFactory, OrderFactory, PaymentFactory, UserFactory
 from tests.seckill.test_captcha import solve
@@ -196,7 +198,7 @@ def test_order_shows_its_owner_all(signed_in: Client, buyer: User) -> None:
 
     assert (shown["id"], shown["status"], shown["amount"]) == (str(order.pk), "paid", "9.90")
     names = "id sale_id product quantity unit_price amount currency status"
-    assert set(shown) == {*names.split(), "created_at", "pay_before", "paid_at"}
+    assert set(shown) == {*names.split(), "created_at", "pay_before", "paid_at", "refund"}
 
 
 @pytest.mark.parametrize("number", [1, 3])
@@ -262,6 +264,22 @@ def test_pay_refuses_a_provider_that_is_not_there(signed_in: Client, buyer: User
     assert (response.status_code, response.json()["errors"][0]["pointer"]) == (422, "/provider")
 
 
+def test_pay_says_when_the_provider_does_not_answer(
+    signed_in: Client, buyer: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = OrderFactory(user=buyer)
+
+    def silent(*args: object, **kwargs: object) -> None:
+        raise GatewayBusy("silent")
+
+    monkeypatch.setattr(payments, "start_payment", silent)
+    response = post(signed_in, f"/orders/{order.pk}/pay", {"provider": "sandbox"})
+    page = signed_in.post(f"/orders/{order.pk}/pay/")
+
+    assert (response.status_code, response.json()["code"]) == (503, "payment_unavailable")
+    assert (page.status_code, response["Retry-After"], page["Retry-After"]) == (503, "3", "3")
+
+
 def test_cancel_closes_an_unpaid_order_once(signed_in: Client, buyer: User) -> None:
     order = OrderFactory(user=buyer, sale__primed=True)
 
@@ -301,7 +319,7 @@ def test_webhook_takes_what_came_too_late(client: Client) -> None:
 
     response = webhook(client, body, headers["x-signature"])
 
-    assert (response.status_code, response.json()) == (200, {"status": "parked"})
+    assert (response.status_code, response.json()) == (200, {"status": "applied"})
 
 
 def test_webhook_refuses_a_forged_message(client: Client) -> None:

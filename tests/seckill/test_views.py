@@ -15,7 +15,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from inventory.gate import Admission
 from inventory.models import FlashSale
 from orders import notifications
-from orders.models import Order, Payment, Rejection, Status
+from orders.models import Order, Rejection, Status
 from seckill import services, views
 from seckill.microcache import CSRF_MARKER
 from tests.factories import FlashSaleFactory, OrderFactory, PaymentFactory, UserFactory
@@ -385,19 +385,6 @@ def test_order_list_takes_three_queries_however_many(
 
     with django_assert_num_queries(3):  # the account, its orders, what was refused today
         signed_in.get("/orders/")
-
-
-@pytest.mark.parametrize(("result", "status"), [("pay", Status.PAID), ("fail", Status.UNPAID)])
-def test_cashier_pays_or_fails(signed_in: Client, buyer: User, result: str, status: Status) -> None:
-    order = OrderFactory(user=buyer)
-    cashier = signed_in.post(f"/orders/{order.pk}/pay/")["Location"]
-    assert "TEST" in signed_in.get(cashier).text
-
-    response = signed_in.post(cashier, {"result": result})
-
-    assert response["Location"] == f"/orders/{order.pk}/"
-    assert Order.objects.get(pk=order.pk).status == status
-    assert Payment.objects.get().status != Payment.State.CREATED
 
 
 def test_pay_of_an_order_that_is_over_says_so(signed_in: Client, buyer: User) -> None:

@@ -28,7 +28,7 @@ class CommandFailed(Exception):
 
 @dataclass(frozen=True)
 class Plan:
-    """How many of what. The queues of the workers: orders and sweeps, and timers apart."""
+    """How many of what. The queues of the workers: orders and sweeps; timers and payments apart."""
 
     web: int = 1
     web_server: Literal["granian", "daphne"] = "granian"
@@ -200,7 +200,7 @@ class Stack:
         for number in range(1, plan.workers + 1):
             commands.append(self._worker(f"orders{number}", "orders,sweeps", plan.concurrency))
         if plan.timers:
-            commands.append(self._worker("timers", "timers", 1))
+            commands.append(self._worker("timers", "timers,payments", 2))
         if plan.beat:
             schedule = str(self.directory / "beat-schedule")
             commands.append(("beat", [*self._celery("beat"), "-s", schedule, "--pidfile="]))
