@@ -23,8 +23,8 @@ PAYMENT = Payment("p", PAID, 1, "order", PRICE, True, False, (), 1)
 
 def call(op: str, purchase: str, user: int, at: float = START + 1, **more: Any) -> Entry:
     seconds = more.pop("seconds", 0.1)
-    more = {"kind": "ok", "status": 200, "sale": SALE, "target": "web1"} | more
-    return Entry(op=op, began=at, ended=at + seconds, user=user, purchase=purchase, **more)
+    usual: dict[str, Any] = {"kind": "ok", "status": 200, "sale": SALE, "target": "web1"}
+    return Entry(op=op, began=at, ended=at + seconds, user=user, purchase=purchase, **usual | more)
 
 
 def bought(purchase: str, user: int, at: float = START + 1, **more: Any) -> Entry:

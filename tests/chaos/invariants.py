@@ -3,6 +3,7 @@
 They know the product's tables, keys and answers, and none of its code.
 """
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import chain, pairwise
@@ -17,7 +18,7 @@ from tests.chaos.answers import (
 )
 from tests.chaos.evidence import Evidence, Order
 from tests.chaos.history import Entry
-from tests.chaos.sampler import Level, Sample
+from tests.chaos.sampler import Gate, Level
 
 UNPAID, PAID, CANCELED, EXPIRED, REFUNDED, REJECTED = range(6)
 LIVE = (UNPAID, PAID)
@@ -157,9 +158,10 @@ def marks_run_out(evidence: Evidence) -> Iterator[str]:
     The epoch changes whenever stock reaches 0 or leaves 0: the same one before and after means that
     there was stock all the time between.
     """
-    looks: dict[int, list[Sample]] = {}
+    looks: dict[int, list[Gate]] = {}
     for sample in evidence.samples:
-        looks.setdefault(sample.sale, []).append(sample)
+        if sample.gate:
+            looks.setdefault(sample.sale, []).append(sample.gate)
     for entry in evidence.history.of("buy"):
         if entry.code != "sold_out" or entry.purchase in evidence.rest.orders:
             continue  # The latter was rejected by the database, which is for good.
@@ -167,13 +169,13 @@ def marks_run_out(evidence: Evidence) -> Iterator[str]:
             yield f"refused as sold out, and it was not: {entry}"
 
 
-def _had_units(looks: list[Sample], entry: Entry, ttl: float) -> bool:
-    gates = [sample.gate for sample in looks if sample.gate]
-    before = [gate for gate in gates if gate.ended <= entry.began - ttl]
-    after = [gate for gate in gates if gate.began >= entry.ended]
-    if not before or not after:
+def _had_units(looks: list[Gate], entry: Entry, ttl: float) -> bool:
+    """`looks`: one after the other."""
+    before = bisect_right(looks, entry.began - ttl, key=lambda gate: gate.ended) - 1
+    after = bisect_left(looks, entry.ended, key=lambda gate: gate.began)
+    if before < 0 or after == len(looks):
         return False
-    first, last = before[-1], after[0]
+    first, last = looks[before], looks[after]
     return first.epoch == last.epoch and bool(first.stock) and bool(last.stock)
 
 

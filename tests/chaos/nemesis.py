@@ -21,7 +21,8 @@ MODES: tuple[Mode, ...] = (
     *("drop_reply", "drop_reply_once", "cut_reply_once", "cut_request_once"),
 )
 DELAY = 0.7  # seconds
-PROCESSES = ("web1", "web2", "orders1", "orders2", "timers", "beat")
+WORKERS = ("orders1", "orders2", "timers")
+PROCESSES = ("web1", "web2", *WORKERS, "beat")
 # RabbitMQ takes ten seconds to start, so it is killed less often than the others are.
 BACK_ENDS = {
     "postgres": ("kill", "restart", "pause", "terminate"),
@@ -49,7 +50,10 @@ def menu(channel: Channel) -> list[list[tuple[str, str]]]:
     servers = [name for name in BACK_ENDS if name != "zookeeper" or channel == "zookeeper"]
     pairs = [f"{group}→{name}" for group, name in links(channel)]
     return [
-        [(name, fault) for name in PROCESSES for fault in ("kill", "stop", "pause")],
+        [
+            *((name, fault) for name in PROCESSES for fault in ("kill", "stop", "pause")),
+            *((name, "kill first") for name in WORKERS),
+        ],
         [(link, mode) for link in pairs for mode in MODES],
         [("point", point) for point in FAULTPOINTS],
         [(name, fault) for name in servers for fault in BACK_ENDS[name]],
@@ -118,7 +122,10 @@ class Nemesis:
             time.sleep(step.lasting)
             stack.resume(name)
             return True
-        stack.kill(name, signal.SIGKILL if step.fault == "kill" else signal.SIGTERM)
+        if step.fault == "kill first":
+            stack.kill_first(name)
+        else:
+            stack.kill(name, signal.SIGKILL if step.fault == "kill" else signal.SIGTERM)
         time.sleep(step.lasting / 2)
         stack.launch(name)
         return True
