@@ -106,12 +106,12 @@ def answer_in_time(evidence: Evidence) -> Iterator[str]:
     """17: every answer within 3 seconds, and 503 is the only one that blames us."""
     down = _downtimes(evidence)
     for entry in evidence.history.of("buy", "ask", "pay", "press", "cancel", "look"):
-        if _is_down(down, entry):
+        if entry.status >= 500 and entry.status != 503:
+            yield f"not our 503: {entry}"  # Whatever is down, an answer must be one of ours.
+        elif _is_down(down, entry):
             continue
-        if entry.status == 0:
+        elif entry.status == 0:
             yield f"no answer: {entry}"
-        elif entry.status >= 500 and entry.status != 503:
-            yield f"not our 503: {entry}"
         elif entry.seconds > LONGEST + SLACK + entry.wait:
             yield f"after {entry.seconds:.1f} s: {entry}"
 

@@ -112,7 +112,15 @@ FROM orders_payment p LEFT JOIN orders_sandboxcharge c ON c.payment_id = p.id
 ADJUSTED = "SELECT sale_id, sum(delta) FROM inventory_stockadjustment GROUP BY sale_id"
 
 
-def collect(shop: Shop, sales: Sequence[Sale]) -> Rest:
+def audit(shop: Shop) -> list[str]:
+    """What the product itself complains of."""
+    report = shop.stack.audit()
+    return [
+        f"sale {sale['sale_id']}: {text}" for sale in report["sales"] for text in sale["violations"]
+    ]
+
+
+def collect(shop: Shop, sales: Sequence[Sale], *, audited: Sequence[str] = ()) -> Rest:
     """Everything, when nothing moves any more."""
     with closing(psycopg2.connect(shop.stack.environment["DATABASE_URL"])) as connection:
         connection.set_session(isolation_level="REPEATABLE READ", readonly=True)
@@ -120,7 +128,6 @@ def collect(shop: Shop, sales: Sequence[Sale]) -> Rest:
     events: dict[str, list[str]] = {}
     for order, kind in shop.rows(EVENTS):
         events.setdefault(order, []).append(kind)
-    report = shop.stack.audit()
     return Rest(
         levels=found,
         books={sale.sale_id: _books(shop, sale.sale_id) for sale in sales},
@@ -128,11 +135,7 @@ def collect(shop: Shop, sales: Sequence[Sale]) -> Rest:
         orders={row[0]: _order(row) for row in shop.rows(ORDERS)},
         events=events,
         payments=[_payment(*row) for row in shop.rows(PAYMENTS)],
-        audit=[
-            f"sale {sale['sale_id']}: {text}"
-            for sale in report["sales"]
-            for text in sale["violations"]
-        ],
+        audit=audited,
     )
 
 

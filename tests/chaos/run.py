@@ -8,7 +8,7 @@ from uuid import UUID
 
 from tests.chaos.buyers import Caller
 from tests.chaos.crowd import Crowd, buy_out
-from tests.chaos.evidence import Closing, Evidence, collect
+from tests.chaos.evidence import Closing, Evidence, audit, collect
 from tests.chaos.history import History, accepted
 from tests.chaos.invariants import INVARIANTS, broken
 from tests.chaos.nemesis import Nemesis, counted, plan
@@ -103,7 +103,8 @@ def _at_rest(site: Site, history: History, closers: Sequence[Caller], sampler: S
     closings = [_close(site, sale, closers) for sale in site.sales if sale.forever]
     unrest += settle(site)
     answers = _final_answers(site, history)
-    samples, rest = sampler.stop(), collect(site.shop, site.sales)
+    samples = sampler.stop()
+    rest = collect(site.shop, site.sales, audited=audit(site.shop))
     return Evidence(history, samples, rest, site.sales, closings, answers, unrest)
 
 

@@ -261,6 +261,14 @@ def test_what_may_happen_is_no_finding(case: str) -> None:
     assert broken(evidence) == {}
 
 
+def test_an_answer_that_is_no_answer_has_no_excuse() -> None:
+    evidence = all_well()
+    evidence.history.add(fault("web1", "kill", START, START + 2))
+    evidence.history.add(call("look", PAID, ANNE, kind="unknown", status=500))
+
+    assert broken(evidence).keys() == {17}
+
+
 def test_no_answer_of_another_process_is_no_excuse() -> None:
     evidence = all_well()
     evidence.history.add(fault("web2", "kill", START, START + 2))
