@@ -3,16 +3,28 @@
 import asyncio
 import random
 import threading
+import time
 from collections.abc import Sequence
 
 from tests.chaos.buyers import TRIES, Buyer, Caller, listen
-from tests.chaos.history import TERMINAL
+from tests.chaos.history import TERMINAL, Entry, History
 from tests.chaos.site import Sale
 from tests.e2e.shop import ticket
 from tests.support.load import Ticket
 
 LISTENERS = 6  # buyers with a websocket
+BEAT = 0.1  # seconds between two looks at our own clock
 PAUSE = 0.5  # seconds before somebody who was refused tries again, after the last fault
+
+
+async def feel_lag(history: History) -> None:
+    """Write down when this machine was too busy to wake us in time: then all were slow."""
+    while True:
+        began = time.time()
+        await asyncio.sleep(BEAT)
+        late = time.time() - began - BEAT
+        if late > BEAT:
+            history.add(Entry("lag", "ok", began, began + BEAT + late, told={"late": late}))
 
 
 class Crowd:
@@ -51,6 +63,7 @@ class Crowd:
             asyncio.create_task(listen(caller, number % 2, self._over))
             for number, caller in enumerate(self._callers[:LISTENERS])
         ]
+        ears.append(asyncio.create_task(feel_lag(self._callers[0].history)))
         async with asyncio.TaskGroup() as group:
             for caller in self._callers:
                 dice = random.Random(f"{self._seed} {caller.user}")

@@ -17,7 +17,7 @@ TERMINAL = ("succeeded", "failed")
 
 @dataclass(frozen=True)
 class Entry:
-    """One call. `op`: buy, ask, pay, press, cancel, look, frame, or fault.
+    """One call. `op`: buy, ask, pay, press, cancel, look, frame; or fault; or lag of our own.
 
     `began` and `ended` are Unix time; `purchase` is what the call was about, `told` what the answer
     said; `target` is who was called, or the component that the fault met. `wait`: how long the

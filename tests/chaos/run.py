@@ -68,14 +68,16 @@ class Result:
 
     def _figures(self) -> list[str]:
         history, orders = self.evidence.history, self.evidence.rest.orders
-        calls = [entry for entry in history.entries if entry.op not in ("fault", "frame")]
+        calls = [entry for entry in history.entries if entry.op not in ("fault", "frame", "lag")]
         kinds = [sum(entry.kind == kind for entry in calls) for kind in ("ok", "fail", "unknown")]
+        lag = sum(entry.told["late"] for entry in history.of("lag"))
         slowest = max((entry.seconds - entry.wait for entry in calls), default=0)
         return [
             f"seed {self.seed}: {self.faults} faults, {len(calls)} calls"
             f" ({kinds[0]} ok, {kinds[1]} fail, {kinds[2]} unknown),"
             f" {len(accepted(history))} purchases accepted, {len(orders)} decided,"
-            f" {len(self.evidence.samples)} samples; slowest answer {slowest:.1f} s",
+            f" {len(self.evidence.samples)} samples; slowest answer {slowest:.1f} s;"
+            f" this machine was late by {lag:.1f} s in all",
         ]
 
 

@@ -245,6 +245,10 @@ EXCUSED: dict[str, Spoil] = {
         call("look", PAID, ANNE, seconds=4.5, told={"status": "paid"}),
     ),
     "sold out, and it was, a moment ago": sold_out_meanwhile,
+    "a late answer of a busy machine": said(
+        Entry("lag", "ok", START + 2, START + 3, told={"late": 0.9}),
+        call("look", PAID, ANNE, seconds=4.5, told={"status": "paid"}),
+    ),
     "503": said(refused("unavailable", START + 1, kind="unknown", status=503)),
     "closed, by the database": said(
         call("buy", REJECTED, CLEO, kind="fail", status=410, told={"code": "closed"})
