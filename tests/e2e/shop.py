@@ -220,8 +220,9 @@ class Shop:
         return Counter(outcome["status"] for outcome in told.values())
 
 
-def ticket(sale_id: int, user_id: int) -> Ticket:
-    purchase_id = uuid_utils.compat.uuid7()
+def ticket(sale_id: int, user_id: int, purchase_id: uuid.UUID | None = None) -> Ticket:
+    """For a new purchase, or for one that is there already."""
+    purchase_id = purchase_id or uuid_utils.compat.uuid7()
     token = tokens.issue(
         sale_id=sale_id, user_id=user_id, purchase_id=purchase_id, expires_at=time.time() + 3600
     )
