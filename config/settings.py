@@ -41,6 +41,7 @@ ZOOKEEPER_PASSWORD = env.text("ZOOKEEPER_PASSWORD")
 SOLD_OUT_TTL = env.seconds("SOLD_OUT_TTL", 2, high=60)  # a process trusts its own mark so long
 PAYMENT_WINDOW = env.seconds("PAYMENT_WINDOW", 15 * 60, low=1)
 SWEEP_INTERVAL = env.seconds("SWEEP_INTERVAL", 5, high=300)
+WORKER_DEAF_AFTER = env.seconds("WORKER_DEAF_AFTER", 30, low=1, high=3600)
 ADMIT_RETRY_AFTER = env.seconds("ADMIT_RETRY_AFTER", 10)
 ADMIT_GIVE_UP_AFTER = env.seconds("ADMIT_GIVE_UP_AFTER", 300)
 CAPTCHA = env.choice("CAPTCHA", "altcha", ("altcha", "off"))

@@ -138,6 +138,14 @@ class Stack:
         self.kill(name, number)
         self.launch(name)
 
+    def relaunch(self) -> list[str]:
+        """What a supervisor does: start again what has ended; returns the names."""
+        ended = [name for name, member in self.members.items() if not member.is_running]
+        for name in ended:
+            self._end(self.members[name])
+            self.launch(name)
+        return ended
+
     # --- use ----------------------------------------------------------------------------------
     @property
     def base_urls(self) -> list[str]:
