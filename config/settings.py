@@ -334,7 +334,8 @@ CELERY_BEAT_SCHEDULE |= {
     name: {
         "task": f"orders.{name}",
         "schedule": SWEEP_INTERVAL,
-        "options": {"expires": 10 + SWEEP_INTERVAL},
+        # By the broker's clock: `expires` would compare that of beat with that of the worker.
+        "options": {"expiration": 10 + SWEEP_INTERVAL},
     }
     for name in ("ask_gateways", "send_refunds", "send_sandbox_notices")
 }
