@@ -319,6 +319,7 @@ CELERY_WORKER_PROC_ALIVE_TIMEOUT = 30.0
 CELERY_TIMEZONE = "UTC"
 CELERY_ENABLE_UTC = True
 CELERY_EVENT_QUEUE_EXPIRES = 60.0
+CELERY_BEAT_SCHEDULER = "config.beat:SteadyScheduler"
 CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
     name: {"task": f"orders.{name}", "schedule": every}
     for name, every in {

@@ -210,8 +210,7 @@ class Stack:
         if plan.timers:
             commands.append(self._worker("timers", "timers,payments", 2))
         if plan.beat:
-            schedule = str(self.directory / "beat-schedule")
-            commands.append(("beat", [*self._celery("beat"), "-s", schedule, "--pidfile="]))
+            commands.append(("beat", [*self._celery("beat"), "--pidfile="]))
         return commands
 
     def _web(self, port: int) -> list[str]:
