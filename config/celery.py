@@ -1,13 +1,16 @@
 """The Celery application: `celery -A config worker`, `celery -A config beat`.
 
 Four queues. `orders` makes buyers wait, so nothing else may stand in it; `timers` holds messages
-that wait for their eta; `payments` talks to gateways, which may hang; `sweeps` repairs losses.
+that wait for their eta; `payments` talks to gateways, which may hang; `sweeps` repairs losses. Each
+worker has one more to itself, by which it finds out whether any task reaches it (pulse.py).
 """
 
 import os
 
 from celery import Celery
 from kombu import Queue
+
+from config import pulse
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
@@ -25,3 +28,4 @@ app.conf.task_routes = {
     "*": {"queue": "sweeps"},
 }
 app.autodiscover_tasks()
+pulse.install(app)

@@ -93,7 +93,7 @@ def workers(plan: Plan) -> dict[str, list[str]]:
 
 
 def beat() -> list[str]:
-    return _celery("beat", "-s", str(embedded.var_dir() / "celerybeat-schedule"), "--pidfile=")
+    return _celery("beat", "--pidfile=")
 
 
 def _celery(*arguments: str) -> list[str]:

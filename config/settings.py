@@ -41,6 +41,7 @@ ZOOKEEPER_PASSWORD = env.text("ZOOKEEPER_PASSWORD")
 SOLD_OUT_TTL = env.seconds("SOLD_OUT_TTL", 2, high=60)  # a process trusts its own mark so long
 PAYMENT_WINDOW = env.seconds("PAYMENT_WINDOW", 15 * 60, low=1)
 SWEEP_INTERVAL = env.seconds("SWEEP_INTERVAL", 5, high=300)
+WORKER_DEAF_AFTER = env.seconds("WORKER_DEAF_AFTER", 30, low=1, high=3600)
 ADMIT_RETRY_AFTER = env.seconds("ADMIT_RETRY_AFTER", 10)
 ADMIT_GIVE_UP_AFTER = env.seconds("ADMIT_GIVE_UP_AFTER", 300)
 CAPTCHA = env.choice("CAPTCHA", "altcha", ("altcha", "off"))
@@ -318,6 +319,7 @@ CELERY_WORKER_PROC_ALIVE_TIMEOUT = 30.0
 CELERY_TIMEZONE = "UTC"
 CELERY_ENABLE_UTC = True
 CELERY_EVENT_QUEUE_EXPIRES = 60.0
+CELERY_BEAT_SCHEDULER = "config.beat:SteadyScheduler"
 CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
     name: {"task": f"orders.{name}", "schedule": every}
     for name, every in {
@@ -333,7 +335,8 @@ CELERY_BEAT_SCHEDULE |= {
     name: {
         "task": f"orders.{name}",
         "schedule": SWEEP_INTERVAL,
-        "options": {"expires": 10 + SWEEP_INTERVAL},
+        # By the broker's clock: `expires` would compare that of beat with that of the worker.
+        "options": {"expiration": 10 + SWEEP_INTERVAL},
     }
     for name in ("ask_gateways", "send_refunds", "send_sandbox_notices")
 }

@@ -38,6 +38,11 @@ def probe() -> str:
     return f"{settings.REDIS_PREFIX}probe"
 
 
+def swept() -> str:
+    """There since the last sweep; how long tells its time to live."""
+    return f"{settings.REDIS_PREFIX}swept"
+
+
 def captcha(name: str) -> str:
     """A solved challenge that was used."""
     return f"{settings.REDIS_PREFIX}captcha:{name}"

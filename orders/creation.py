@@ -18,6 +18,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from inventory import services as inventory
+from inventory.databases import is_away
 from inventory.faults import faultpoint
 from inventory.models import FlashSale
 from orders import insertion
@@ -80,9 +81,9 @@ def _create_or_split(sale_id: int, purchases: list[Purchase]) -> list[Order]:
             return with_retries(lambda: _create(sale_id, purchases)).all()
         except FlashSale.DoesNotExist:
             return _without_sale(sale_id, purchases)
-        except OperationalError:
-            raise
         except (DatabaseError, ValueError, TypeError, OverflowError) as error:
+            if is_away(error):
+                raise OperationalError(*error.args) from error
             if len(purchases) > 1:
                 half = len(purchases) // 2
                 first, second = purchases[:half], purchases[half:]

@@ -18,7 +18,7 @@ from inventory import keys
 from inventory.faults import faultpoint
 from inventory.gate import GateError
 from inventory.redis_clients import sync_client
-from orders import creation, repair, services
+from orders import creation, repair, services, sweeps
 from orders.models import Order, Status
 from orders.payments import asking, captures, refunds, sandbox_notices
 
@@ -55,6 +55,7 @@ def expire_orders() -> None:
 @shared_task(name="orders.sweep_expired")
 def sweep_expired() -> None:
     services.expire_orders()
+    sweeps.note()
 
 
 @shared_task(name="orders.sweep_releases")

@@ -19,7 +19,9 @@ from django.views.decorators.http import require_safe
 from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
 
 from inventory import channel, keys
+from inventory.gate import GateError
 from inventory.redis_clients import sync_client
+from orders import sweeps
 from seckill.errors import problem_response
 
 BUDGET = 1.0  # seconds for all checks together; they run side by side
@@ -32,6 +34,18 @@ _age = Gauge("seckill_sold_out_listener_age_seconds", "Since the listener heard 
 _age.set_function(lambda: _listener("age", float("nan")))
 _up = Gauge("seckill_sold_out_listener_up", "1: marks of other processes are heard")
 _up.set_function(lambda: float(_listener("listener", "") == "ok"))
+
+
+_swept = Gauge("seckill_sweep_age_seconds", "Since a sweep ended; without any it is not a number")
+_swept.set_function(lambda: _sweep_age(float("nan")))
+
+
+def _sweep_age(default: Any) -> Any:
+    try:
+        age = sweeps.age()
+    except GateError:
+        return default
+    return default if age is None else age
 
 
 def _listener(name: str, default: Any) -> Any:
@@ -50,9 +64,12 @@ def livez(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
+    age = _pool().submit(_sweep_age, None)
     states = check_all(CHECKS)
     ready = all(state == "ok" for state in states.values())
     told: dict[str, object] = {"ready": ready, "checks": states}
+    # Nobody is turned away because nothing is swept; who watches must know it all the same.
+    told["sweep_age_seconds"] = _soon(age)
     if (listener := channel.state()) is not None:
         # Without it refusals cost a call to the gate each; that is no reason to take nobody in.
         told |= {"degraded": listener["listener"] != "ok", "sold_out": listener}
@@ -93,6 +110,15 @@ def check_all(checks: dict[str, Callable[[], None]]) -> dict[str, str]:
     deadline = monotonic() + BUDGET
     running = {name: _pool().submit(check) for name, check in checks.items()}
     return {name: _state(future, deadline) for name, future in running.items()}
+
+
+def _soon(answer: "Future[Any]") -> Any:
+    """It was asked for along with all the others, so it is there or late."""
+    try:
+        return answer.result(timeout=0.1)
+    except FutureTimeoutError:
+        answer.cancel()
+        return None
 
 
 def _state(check: "Future[None]", deadline: float) -> str:

@@ -4,11 +4,11 @@ import re
 import uuid
 from collections.abc import Callable
 
-from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from redis.exceptions import RedisError
 
+from inventory.databases import is_away
 from inventory.redis_clients import RedisNotConfigured
 from seckill import problems
 from seckill.errors import API, error_page, problem_response
@@ -17,7 +17,7 @@ HEADER = "X-Request-Id"
 # What no page of ours uses, and nobody who gets a script in shall use either.
 UNUSED = "camera=(), geolocation=(), microphone=(), payment=(), usb=(), browsing-topics=()"
 # What a view raises when a back end is away; it isn't the caller's fault and passes by itself.
-BACKEND_AWAY = (RedisError, RedisNotConfigured, OperationalError, InterfaceError, TimeoutError)
+BACKEND_AWAY = (RedisError, RedisNotConfigured, TimeoutError)
 
 _ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
 Handler = Callable[[HttpRequest], HttpResponseBase]
@@ -76,7 +76,7 @@ class ProblemMiddleware:
         return answer
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        if not isinstance(error, BACKEND_AWAY):
+        if not (isinstance(error, BACKEND_AWAY) or is_away(error)):
             return None
         if request.path_info.startswith(API):
             return problem_response(request, "unavailable")

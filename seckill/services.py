@@ -10,6 +10,7 @@ from uuid import UUID
 import uuid_utils.compat
 from django.conf import settings
 from django.core.signals import setting_changed
+from django.db.models.functions import Now
 from django.dispatch import receiver
 from django.utils import timezone
 
@@ -82,8 +83,8 @@ def _forget_throttle(*, setting: str, **_: object) -> None:
 
 def issue_token(*, sale_id: int, user_id: int) -> IssuedToken:
     """A token, also before the start. Raises FlashSale.DoesNotExist, SaleClosed."""
-    sale = FlashSale.objects.get(pk=sale_id)
-    if timezone.now() >= sale.ends_at:
+    sale = FlashSale.objects.annotate(now=Now()).get(pk=sale_id)
+    if sale.now >= sale.ends_at:
         raise SaleClosed
     purchase_id = uuid_utils.compat.uuid7()
     expires_at = sale.ends_at + TOKEN_AFTERLIFE

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 import msgspec
 from django.conf import settings
 from django.db.models import F, Q, QuerySet
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from orders.models import Order, Status
@@ -110,7 +111,7 @@ def _tell(payment: Payment, report: Report) -> bool:
 
 def _is_over(order_id: uuid.UUID) -> bool:
     """Whether the order can't be paid any more, or not in time."""
-    payable = Order.objects.filter(pk=order_id, status=Status.UNPAID, pay_before__gt=timezone.now())
+    payable = Order.objects.filter(pk=order_id, status=Status.UNPAID, pay_before__gt=Now())
     return not payable.exists()
 
 

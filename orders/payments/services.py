@@ -3,6 +3,7 @@
 import uuid
 
 from django.conf import settings
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from orders.models import Order, Status
@@ -29,8 +30,9 @@ def start_payment(order_id: uuid.UUID, *, user_id: int, provider: str = "") -> t
     """
     provider = provider or settings.PAYMENT_PROVIDERS[0]
     taker = providers.get(provider)
-    order = Order.objects.exclude(status=Status.REJECTED).get(pk=order_id, user_id=user_id)
-    if order.status != Status.UNPAID or order.pay_before <= timezone.now():
+    mine = Order.objects.exclude(status=Status.REJECTED).annotate(now=Now())
+    order = mine.get(pk=order_id, user_id=user_id)
+    if order.status != Status.UNPAID or order.pay_before <= order.now:
         raise OrderNotPayable(order_id)
     _leave_others(order, provider)
     payment, _ = Payment.objects.get_or_create(

@@ -3,14 +3,17 @@
 import itertools
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from tests.e2e.shop import FAULTPOINTS, SETTINGS, Shop
 from tests.support.postgres import Postgres
 from tests.support.processes import this_run
+from tests.support.proxy import FaultProxy
 from tests.support.rabbitmq import RabbitMQ
 from tests.support.redis_server import RedisServer
 from tests.support.stack import Plan, Stack
@@ -36,18 +39,31 @@ def faultpoints(folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def running(plan: Plan, rabbitmq: RabbitMQ, database_url: str, **settings: str) -> Iterator[Shop]:
+def running(
+    plan: Plan,
+    rabbitmq: RabbitMQ,
+    database_url: str,
+    *,
+    append_only: bool = True,
+    through_proxies: bool = False,
+    **settings: str,
+) -> Iterator[Shop]:
     vhost = f"shop{next(_numbers)}"
-    with RedisServer(append_only=True) as redis:
+    with RedisServer(append_only=append_only) as redis, ExitStack() as proxies:
         back_ends = {
             "DATABASE_URL": database_url,
             "REDIS_URL": redis.url,
             "CELERY_BROKER_URL": rabbitmq.create_vhost(vhost),
         }
+        ways = {}
+        if through_proxies:
+            for name, url in back_ends.items():
+                ways[name] = proxies.enter_context(FaultProxy(urlsplit(url).port or 0))
+                back_ends[name] = ways[name].url(url)
         points = this_run().folder("faults")
         settings = SETTINGS | back_ends | faultpoints(points) | settings
         with Stack(settings, plan=plan) as stack:
-            yield Shop(stack, redis, rabbitmq, vhost, points)
+            yield Shop(stack, redis, rabbitmq, vhost, points, ways)
             # pytest shows this only if a test failed.
             sys.stdout.write(stack.logs())
     rabbitmq.ctl("delete_vhost", vhost)
@@ -58,7 +74,7 @@ def open_shop(_own_postgres: Postgres, _migrated: str, _rabbitmq: RabbitMQ) -> O
     """Opens a shop with settings of one's own, as a context manager."""
 
     @contextmanager
-    def opened(plan: Plan | None = None, **settings: str) -> Iterator[Shop]:
+    def opened(plan: Plan | None = None, **settings: Any) -> Iterator[Shop]:
         name = f"shop{next(_numbers)}"
         url = _own_postgres.create_database(name, template=_migrated)
         with running(plan or Plan(web=2, workers=2), _rabbitmq.start(), url, **settings) as shop:

@@ -18,6 +18,7 @@ import uuid_utils.compat
 
 from seckill import tokens
 from tests.support.load import Load, Ticket, outcomes
+from tests.support.proxy import FaultProxy
 from tests.support.rabbitmq import RabbitMQ
 from tests.support.redis_server import RedisServer
 from tests.support.stack import Stack
@@ -47,6 +48,7 @@ class Shop:
     rabbitmq: RabbitMQ | None = None
     vhost: str = "/"
     faults: Path | None = None
+    ways: Mapping[str, FaultProxy] = field(default_factory=dict)  # setting → what is in its way
     _buyers: dict[str, int] = field(default_factory=dict)
 
     # --- the sale -----------------------------------------------------------------------------

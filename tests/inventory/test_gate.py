@@ -178,6 +178,20 @@ class Gcra:
         return True
 
 
+def test_keys_of_a_sale_never_run_out(redis_client: redis.Redis) -> None:
+    """A key that ended during the sale would take units along. The rate's ends by itself."""
+    prime(3, adjustments=["a"])
+    first, second = new_id(), new_id()
+    gate.reserve(SALE, [Entry(1, first), Entry(2, second)])
+    gate.settle(SALE, [Settlement(first, 1)])
+    assert len(gate.due(SALE, retry_after=0)) == 1
+
+    ends = {key: redis_client.pttl(key) for key in keys.sale(SALE)}
+
+    assert ends.pop(keys.of_sale(SALE, "rate")) > 0
+    assert set(ends.values()) == {-1}
+
+
 @pytest.mark.parametrize("rate", [(1, 0.05), (3, 0.06), (5, 0.2)])
 def test_reserve_limits_a_buyer_like_the_model(settings: Settings, rate: tuple[int, float]) -> None:
     settings.PURCHASE_RATE = rate

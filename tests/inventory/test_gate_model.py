@@ -28,6 +28,7 @@ class Model:
 
     rebuy: bool
     stock: int | None = None
+    paused: bool = False
     buyers: dict[int, tuple[str, str]] = dataclasses.field(default_factory=dict)
     claims: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
     results: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -39,7 +40,7 @@ class Model:
         entry = self.buyers.get(user)
         if entry:
             holds, state = entry
-            if state == "o":
+            if state in "op":
                 return "O" + holds
             if state == "x":
                 return "B"
@@ -50,6 +51,8 @@ class Model:
             return "E" + self.results[purchase]
         if self.stock is None:
             return "U"
+        if self.paused:
+            return "P"
         if not 1 <= quantity <= 2:
             return "M"
         if quantity > self.stock:
@@ -76,7 +79,8 @@ class Model:
         if not self.holds(user, purchase):
             return
         if not code:
-            self.buyers[user] = (purchase, "o")
+            state = self.buyers[user][1]
+            self.buyers[user] = (purchase, "p" if state == "p" else "o")
             return
         self.move(back)
         if live:
@@ -86,16 +90,30 @@ class Model:
         else:
             del self.buyers[user]
 
-    def release(self, purchase: str, user: int, units: int) -> None:
+    def release(self, purchase: str, user: int, units: int, final: bool) -> None:
         self.claims.pop(purchase, None)
         self.results.setdefault(purchase, "o")
-        if not self.holds(user, purchase):
+        if not self.holds(user, purchase) or (self.buyers[user][1] == "p" and not final):
             return
         self.move(units)
         if self.rebuy:
             del self.buyers[user]
         else:
             self.buyers[user] = (purchase, "x")
+
+    def retake(self, purchase: str, user: int, units: int) -> bool:
+        if self.stock is None:
+            return False
+        holds, state = self.buyers.get(user, ("", "x"))
+        if state != "x" and holds != purchase:
+            return False
+        if state != "x":
+            units = 0
+        if units > self.stock:
+            return False
+        self.move(-units)
+        self.buyers[user] = (purchase, "p")
+        return True
 
     def adjust(self, name: str, units: int) -> int:
         assert self.stock is not None
@@ -127,12 +145,13 @@ class GateMachine(RuleBasedStateMachine):
         self.load(stock)
 
     def load(self, stock: int) -> None:
-        live = {u: e for u, e in self.model.buyers.items() if e[1] in "ox"}
+        live = {u: e for u, e in self.model.buyers.items() if e[1] in "oxp"}
         buyers = {user: "|".join(entry) for user, entry in live.items()}
         loaded = gate.prime(SALE, stock=stock, sale=self.sale, buyers=buyers, adjustments=[])
         assert loaded == (self.model.stock is None)
         if loaded:
             self.model.prime(stock, live)
+            self.model.paused = self.sale.paused
             self.epoch = gate.snapshot(SALE).epoch
             self.model.crossings = 0
 
@@ -200,21 +219,55 @@ class GateMachine(RuleBasedStateMachine):
         if self.model.stock is not None:
             self.model.settle(purchase, user, code, back, live)
 
-    @rule(number=PURCHASES)
-    def release(self, number: int) -> None:
+    @rule(number=PURCHASES, final=st.booleans())
+    def release(self, number: int, final: bool) -> None:
         entry = self.pick(number)
         if entry is None:
             return
         purchase, user, quantity = entry
-        gate.release(SALE, [Held(purchase, user, max(0, quantity))])
+        gate.release(SALE, [Held(purchase, user, max(0, quantity), final)])
         if self.model.stock is not None:
-            self.model.release(purchase, user, max(0, quantity))
+            self.model.release(purchase, user, max(0, quantity), final)
+
+    @rule(number=PURCHASES)
+    def retake(self, number: int) -> None:
+        entry = self.pick(number)
+        if entry is None:
+            return
+        purchase, user, quantity = entry
+        level, held = gate.retake(SALE, Held(purchase, user, max(0, quantity)))
+        assert held == self.model.retake(purchase, user, max(0, quantity))
+        assert level.stock == self.model.stock
 
     @rule(name=st.sampled_from("abc"), units=st.integers(-3, 3))
     def adjust(self, name: str, units: int) -> None:
         _level, moved = gate.adjust(SALE, name, units)
         expected = self.model.adjust(name, units) if self.model.stock is not None else 0
         assert moved == expected
+
+    # --- staff and sweeps -------------------------------------------------------------------------
+    @rule(paused=st.booleans(), late=st.booleans())
+    def configure(self, paused: bool, late: bool) -> None:
+        told = self.sale._replace(paused=paused, revision=self.sale.revision + (-1 if late else 1))
+        done = gate.configure(SALE, told)
+        assert done == (self.model.stock is not None and not late)
+        if not late:
+            self.sale = told
+        if done:
+            self.model.paused = paused
+
+    @rule()
+    def due(self) -> None:
+        found = {e.purchase_id: (e.user_id, e.quantity) for e in gate.due(SALE, retry_after=0)}
+        assert found == self.model.claims
+
+    @rule(right=st.integers(0, 4), changed=st.booleans())
+    def reconcile(self, right: int, changed: bool) -> None:
+        version = "1" if changed else gate.snapshot(SALE).version
+        _level, done = gate.reconcile(SALE, version=version, stock=right)
+        assert done == (self.model.stock is not None and not changed)
+        if done:
+            self.model.move(right - (self.model.stock or 0))
 
     # --- losses -----------------------------------------------------------------------------------
     @rule(stock=st.integers(0, 4))

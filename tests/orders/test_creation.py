@@ -259,6 +259,13 @@ def test_create_orders_of_a_sale_that_is_gone(caplog: pytest.LogCaptureFixture) 
 # --- messages -------------------------------------------------------------------------------------
 
 
+def test_create_orders_of_a_sale_that_has_ended_meanwhile() -> None:
+    """Whoever was admitted in time gets an order, however late its message comes."""
+    bought = purchase(UserFactory())
+
+    assert create(FlashSaleFactory(closed=True), [bought]) == {bought.purchase_id: "created"}
+
+
 @pytest.mark.parametrize(
     "entry",
     [

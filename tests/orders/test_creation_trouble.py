@@ -118,6 +118,22 @@ def test_create_orders_decides_nothing_if_the_database_is_away(
 
 
 @pytest.mark.postgres
+def test_create_orders_decides_nothing_in_a_database_that_is_read_only() -> None:
+    """Its driver blames the statement, but the purchases are as good as ever."""
+    sale, bought = FlashSaleFactory(), purchase(UserFactory())
+    with connection.cursor() as cursor:
+        cursor.execute("SET default_transaction_read_only = on")
+        try:
+            with pytest.raises(OperationalError):
+                creation.create_orders(sale_id=sale.pk, purchases=[bought])
+        finally:
+            cursor.execute("SET default_transaction_read_only = off")
+
+    assert Order.objects.count() == 0
+    assert create(sale, [bought]) == {bought.purchase_id: "created"}
+
+
+@pytest.mark.postgres
 def test_create_orders_tries_again_after_a_deadlock(buyers: list[User]) -> None:
     """A rival locks the sale first and the buyer's row second: one of the two must give way."""
     sale = FlashSaleFactory()

@@ -208,3 +208,17 @@ def test_sweep_releases_and_reconcile_sales_repair() -> None:
 
     assert gate.snapshot(sale.pk).stock == 10
     assert Order.objects.get().gate_released_at is not None
+
+
+def test_visibility_timeout_outlasts_every_timer(settings: Any) -> None:
+    """Over Redis a message that waits for its time comes again after this."""
+    options = settings.CELERY_BROKER_TRANSPORT_OPTIONS
+
+    assert options["visibility_timeout"] >= 4 * settings.PAYMENT_WINDOW
+    assert options["visibility_timeout"] >= 2 * settings.TIMER_LONGEST
+
+
+def test_no_message_ends_by_the_clock_of_a_worker(settings: Any) -> None:
+    """`expires` would compare the clock of beat with that of the worker."""
+    for entry in settings.CELERY_BEAT_SCHEDULE.values():
+        assert "expires" not in entry.get("options", {})

@@ -12,6 +12,7 @@ from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 
 from inventory import redis_clients
+from orders.tasks import sweep_expired
 from seckill import health
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -41,8 +42,18 @@ def test_readyz_is_green_when_all_is_there(client: Client) -> None:
     assert response.json() == {
         "ready": True,
         "checks": {"database": "ok", "migrations": "ok", "redis": "ok", "broker": "ok"},
+        "sweep_age_seconds": None,
     }
     assert response.status_code == 200
+
+
+def test_readyz_tells_how_long_ago_a_sweep_ended(client: Client) -> None:
+    sweep_expired()
+
+    age = client.get("/readyz").json()["sweep_age_seconds"]
+
+    assert 0 <= age < 5
+    assert "seckill_sweep_age_seconds 0." in client.get("/metrics").text
 
 
 def test_readyz_names_what_is_down_and_tells_no_secret(

@@ -115,6 +115,23 @@ def test_purchase_twice_in_one_batch_is_admitted_once(shop: Shop, buyer: User) -
     assert stock(sale) == 8
 
 
+def test_buyer_who_asks_a_hundred_times_at_once_has_one_order(
+    shop: Shop, settings: Settings
+) -> None:
+    settings.PURCHASE_RATE = (1000, 1.0)
+    sale, buyer = FlashSaleFactory(primed=True, quantity=100), UserFactory()
+
+    tries = [shop.start_buy(sale.pk, token_for(sale, buyer)) for _ in range(100)]
+    answers = [future.result(20) for future in tries]
+
+    assert {answer.status for answer in answers} == {202}
+    purchases = {answer.json["purchase_id"] for answer in answers}
+    assert len(purchases) == 1
+    shop.broker.work()
+    assert {str(pk) for pk in Order.objects.values_list("pk", flat=True)} == purchases
+    assert gate.stocks([sale.pk]) == {sale.pk: 99}
+
+
 def test_purchase_takes_the_quantity_asked_for(shop: Shop, buyer: User) -> None:
     sale = FlashSaleFactory(primed=True, quantity=10, per_buyer=3)
 

@@ -143,6 +143,14 @@ class Stack:
         self.kill(name, number)
         self.launch(name)
 
+    def relaunch(self) -> list[str]:
+        """What a supervisor does: start again what has ended; returns the names."""
+        ended = [name for name, member in self.members.items() if not member.is_running]
+        for name in ended:
+            self._end(self.members[name])
+            self.launch(name)
+        return ended
+
     # --- use ----------------------------------------------------------------------------------
     @property
     def base_urls(self) -> list[str]:
@@ -207,8 +215,7 @@ class Stack:
         if plan.timers:
             commands.append(self._worker("timers", "timers,payments", 2))
         if plan.beat:
-            schedule = str(self.directory / "beat-schedule")
-            commands.append(("beat", [*self._celery("beat"), "-s", schedule, "--pidfile="]))
+            commands.append(("beat", [*self._celery("beat"), "--pidfile="]))
         return commands
 
     def _web(self, port: int) -> list[str]:
