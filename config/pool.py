@@ -20,6 +20,7 @@ from django.core.handlers.wsgi import WSGIHandler, WSGIRequest, get_script_name
 from django.db import close_old_connections, reset_queries
 from django.urls import get_resolver, set_script_prefix
 
+from config import pool_pages
 from config.pool_request import (
     ClientGone,
     Environ,
@@ -297,8 +298,7 @@ class PooledDjango:
 
 
 def _unavailable() -> Refusal:
-    detail = "The site is busy. Please try again in a moment."
-    return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", detail)
+    return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", pool_pages.BUSY)
 
 
 def _failed() -> Refusal:
@@ -359,10 +359,15 @@ async def _refuse(refusal: Refusal, scope: Scope, send: Send) -> None:
     kind, body = b"text/plain; charset=utf-8", refusal.detail.encode()
     if scope["path"].startswith("/api/"):
         kind, body = b"application/problem+json", _problem(refusal)
+    elif b"text/html" in dict(scope["headers"]).get(b"accept", b""):
+        again = refusal.status == HTTPStatus.SERVICE_UNAVAILABLE and scope["method"] == "GET"
+        kind, body = b"text/html; charset=utf-8", pool_pages.page(refusal.detail, again=again)
     headers = [
         (b"content-type", kind),
         (b"content-length", str(len(body)).encode()),
         (b"cache-control", b"no-store"),
+        (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+        (b"x-content-type-options", b"nosniff"),
     ]
     if refusal.status == HTTPStatus.SERVICE_UNAVAILABLE:
         headers.append((b"retry-after", b"1"))

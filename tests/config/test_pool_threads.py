@@ -38,6 +38,17 @@ def test_pool_answers_unavailable_at_the_deadline() -> None:
     assert (b"retry-after", b"1") in client.headers
 
 
+@pytest.mark.parametrize(("method", "again"), [("GET", True), ("POST", False)])
+def test_pool_answers_a_browser_with_a_page_that_tries_again(method: str, again: bool) -> None:
+    browser = [(b"accept", b"text/html,application/xhtml+xml")]
+    client = run(lambda app: get(app, "/blocked", method=method, headers=browser), deadline=SOON)
+
+    assert dict(client.headers)[b"content-type"] == b"text/html; charset=utf-8"
+    assert (b'http-equiv="refresh"' in client.body) is again
+    assert b"The site is busy" in client.body
+    assert "请稍后再试" in client.body.decode()
+
+
 def test_pool_answers_a_problem_document_under_api() -> None:
     client = run(lambda app: get(app, "/api/blocked"), deadline=SOON)
 
