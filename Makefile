@@ -13,7 +13,7 @@ TEST_WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test e2e screenshots check format bench rehearse install venv lock services clean
+.PHONY: help run test e2e screenshots check format bench chaos rehearse install venv lock services clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -45,6 +45,10 @@ format: install ## put the code into its form
 
 bench: install ## measure the hot path on this machine
 	@exec $(BIN)/python -m tests.bench $(ARGS)
+
+# SECONDS, SEED and CHANNEL reach it from the environment or from make's command line.
+chaos: install ## break everything during a sale, and check every invariant (SECONDS=120 SEED=7)
+	@exec $(BIN)/python -m tests.chaos
 
 rehearse: venv ## run a synthetic sale against a running `make run`
 	@exec $(BIN)/python manage.py rehearse $(ARGS)

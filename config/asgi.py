@@ -24,6 +24,7 @@ from seckill.asgi_types import Receive, Scope, Send  # noqa: E402
 from seckill.lane import Lane  # noqa: E402
 from seckill.microcache import MicroCache  # noqa: E402
 from seckill.publisher import publisher  # noqa: E402
+from seckill.replies import NOSNIFF  # noqa: E402
 from seckill.routing import websocket_application  # noqa: E402
 
 
@@ -61,7 +62,7 @@ class Application:
         """Answered by the event loop itself, so it tells of the process and nothing else."""
         headers = [
             *((b"content-type", b"text/plain"), (b"cache-control", b"no-store")),
-            (b"content-length", b"3"),
+            *((b"content-length", b"3"), NOSNIFF),
         ]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": b"ok\n"})

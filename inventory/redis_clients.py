@@ -14,6 +14,7 @@ import redis
 import redis.asyncio
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
+from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import ConstantBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -30,6 +31,24 @@ _async: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = weakref.Weak
 
 class RedisNotConfigured(ImproperlyConfigured):
     """Raised when Redis is needed, REDIS_URL isn't set and no `manage.py up` runs here."""
+
+
+class _Honest(AbstractConnection):
+    """Says ConnectionError of a connection that the server has just ended.
+
+    Under uvloop that is a RuntimeError, which nobody takes for a back end that is away.
+    """
+
+    async def send_packed_command(self, command: Any, check_health: bool = True) -> None:
+        try:
+            await super().send_packed_command(command, check_health)
+        except RuntimeError as error:
+            raise RedisConnectionError(f"connection lost: {error}") from error
+
+
+def _honest(kind: type[Any]) -> type[Any]:
+    """For each kind of connection: plain, TLS, Unix socket."""
+    return type(kind.__name__, (_Honest, kind), {})
 
 
 def _options() -> dict[str, Any]:
@@ -75,6 +94,8 @@ def async_client() -> redis.asyncio.Redis:
         client = redis.asyncio.Redis.from_url(
             _url(), retry=retry, retry_on_error=list(_REPEATED_ASYNC), **_options()
         )
+        pool = client.connection_pool
+        pool.connection_class = _honest(pool.connection_class)
         _async[loop] = client
     return client
 

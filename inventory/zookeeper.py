@@ -220,7 +220,8 @@ class _View:
 
     def _take(self, news: list[News] | None) -> None:
         if news is None:
-            self._ear.connected()  # Some were missed, and nobody can tell which.
+            self._ear.connected()  # Some were missed, and nobody can tell which: begin anew.
+            self._learn_epochs()
         for item in news or ():
             self._ear.hear(item)
 

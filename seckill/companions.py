@@ -62,10 +62,10 @@ def _live(sale_id: int, user_id: int) -> queueing.Live | None:
 @never_cache
 @require_GET
 def place(request: HttpRequest, sale_id: int, purchase_id: uuid.UUID) -> JsonResponse:
-    """How many wait longer, for whoever knows the id of the purchase."""
+    """How many wait longer than the buyer's own purchase."""
     if not request.user.is_authenticated:
         raise Http404
-    found = queueing.place(sale_id, str(purchase_id))
+    found = queueing.place(sale_id, str(purchase_id), user_id=int(request.user.pk))
     return JsonResponse({"ahead": None, "waiting": None} if found is None else found._asdict())
 
 

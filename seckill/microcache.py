@@ -99,7 +99,9 @@ class Fill:
             return {"type": "http.request", "body": b"", "more_body": False}
         # Others may count on this call, so the app hears of a client that left only when it is
         # clear that the answer is for this client alone.
-        await self.decided
+        # Not awaited itself: the task that listens is canceled at the end of the app's call, and
+        # would take the future with it.
+        await asyncio.wait([self.decided])
         await self._passing.wait()
         return await self._visit.receive() if self._visit else {"type": "http.disconnect"}
 

@@ -16,6 +16,8 @@ from seckill.errors import API, error_page, problem_response
 HEADER = "X-Request-Id"
 # What no page of ours uses, and nobody who gets a script in shall use either.
 UNUSED = "camera=(), geolocation=(), microphone=(), payment=(), usb=(), browsing-topics=()"
+# Headers that tell of the very text that is replaced.
+OF_CONTENT = ("content-type", "content-length", "content-disposition", "etag", "last-modified")
 # What a view raises when a back end is away; it isn't the caller's fault and passes by itself.
 BACKEND_AWAY = (RedisError, RedisNotConfigured, TimeoutError)
 
@@ -70,9 +72,10 @@ class ProblemMiddleware:
             answer = error_page(request, problems.code_for(status), status=status)
         else:
             return response
-        for name in ("Allow", "Retry-After", "Content-Language", "Vary"):
-            if name in response:
-                answer[name] = response[name]
+        # What those below have added says who may do what with it: a policy, a language, a method.
+        for name, value in response.items():
+            if name.lower() not in OF_CONTENT and name not in answer:
+                answer[name] = value
         return answer
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:

@@ -1,6 +1,6 @@
 """Where a purchase stands in the queue of its sale; read only, and only a hint."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from inventory import keys
 from inventory.redis_clients import sync_client
@@ -23,13 +23,16 @@ class Live(NamedTuple):
 _STATES = {"q": "queued", "o": "ordered", "x": "over"}
 
 
-def place(sale_id: int, purchase_id: str) -> Place | None:
-    """None if it doesn't wait (any more). Raises GateError if Redis is away."""
+def place(sale_id: int, purchase_id: str, *, user_id: int) -> Place | None:
+    """None if it doesn't wait (any more), or is another's. Raises GateError if Redis is away."""
     pipe = sync_client().pipeline(transaction=False)
     pipe.zrank(keys.of_sale(sale_id, "pending"), purchase_id)
     pipe.zcard(keys.of_sale(sale_id, "pending"))
-    rank, size = pipe.execute()
-    return None if rank is None else Place(int(rank), int(size))
+    pipe.hget(keys.of_sale(sale_id, "claims"), purchase_id)
+    rank, size, claim = pipe.execute()
+    if rank is None or claim is None or _text(claim).partition("|")[0] != str(user_id):
+        return None
+    return Place(int(rank), int(size))
 
 
 def live(sale_id: int, user_id: int) -> Live | None:
@@ -37,6 +40,9 @@ def live(sale_id: int, user_id: int) -> Live | None:
     value = sync_client().hget(keys.of_sale(sale_id, "buyers"), str(user_id))
     if value is None:
         return None
-    text = value.decode() if isinstance(value, bytes) else str(value)
-    purchase_id, _, letter = text.rpartition("|")
+    purchase_id, _, letter = _text(value).rpartition("|")
     return Live(purchase_id, _STATES[letter]) if letter in _STATES else None
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

@@ -15,6 +15,7 @@ JSON_HEADERS: Headers = [
     (b"content-type", b"application/json"),
     (b"cache-control", b"no-store"),
 ]
+NOSNIFF = (b"x-content-type-options", b"nosniff")
 _ID = re.compile(rb"[A-Za-z0-9._-]{8,64}")
 _prefix = os.urandom(6).hex().encode()
 _numbers = itertools.count(1)
@@ -120,7 +121,7 @@ async def send_answer(send: Send, request: Request, answer: Answer) -> None:
     start = {
         "type": "http.response.start",
         "status": status,
-        "headers": [*headers, length, name],
+        "headers": [*headers, length, name, NOSNIFF],
     }
     await send(start)
     await send({"type": "http.response.body", "body": b"" if request.head_only else body})

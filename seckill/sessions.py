@@ -5,6 +5,8 @@ from django.contrib.auth import get_user
 from django.contrib.sessions.backends.db import SessionStore
 from django.http import HttpRequest, parse_cookie
 
+from seckill.session_store import is_key
+
 
 def session_user(cookie: bytes) -> int | None:
     """The id of the signed-in user whose account is active; None for anybody else. Blocks.
@@ -12,7 +14,7 @@ def session_user(cookie: bytes) -> int | None:
     From the database, which has every session, so a cache that is away or hangs doesn't matter.
     """
     key = parse_cookie(cookie.decode("latin-1")).get(settings.SESSION_COOKIE_NAME)
-    if not key:
+    if not is_key(key):
         return None
     request = HttpRequest()
     request.session = SessionStore(key)

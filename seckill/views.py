@@ -168,16 +168,16 @@ def purchase(request: HttpRequest, sale_id: int, purchase_id: uuid.UUID) -> Http
     if found is None and not _may_turn_up(purchase_id):
         raise Http404
     if found is None or found.status == "queued":
-        place = _place(sale_id, purchase_id)
+        place = _place(sale_id, purchase_id, _user_id(request))
         return _show(request, "purchase", sale_id=sale_id, purchase_id=purchase_id, place=place)
     if found.order is not None:
         return redirect("order", order_id=found.order.pk)
     return _purchase_failed(request, sale_id, purchase_id, found.code)
 
 
-def _place(sale_id: int, purchase_id: uuid.UUID) -> queueing.Place | None:
+def _place(sale_id: int, purchase_id: uuid.UUID, user_id: int) -> queueing.Place | None:
     try:
-        return queueing.place(sale_id, str(purchase_id))
+        return queueing.place(sale_id, str(purchase_id), user_id=user_id)
     except GateError:
         return None  # The page works without.
 

@@ -17,9 +17,11 @@ from channels.layers import get_channel_layer
 from django.conf import settings
 from django.db import connection
 from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
 from kombu import Connection, Exchange, Producer, Queue
 from kombu.transport.base import Message
 
+from inventory import reports
 from inventory.redis_clients import sync_client
 from seckill.management.migrations import missing_migrations
 
@@ -202,11 +204,30 @@ def zookeeper() -> str:
     client = KazooClient(hosts=settings.ZOOKEEPER_HOSTS, timeout=BUDGET)
     try:
         client.start(timeout=BUDGET)
-        version = ".".join(str(part) for part in client.server_version())
+        version = _zookeeper_version(client)
     finally:
         client.stop()
         client.close()
     return f"ZooKeeper {version}"
+
+
+def _zookeeper_version(client: KazooClient) -> str:
+    try:
+        return ".".join(str(part) for part in client.server_version())
+    except KazooException:  # It tells only those whom its 4lw.commands.whitelist lets ask.
+        return "of a version that it doesn't tell"
+
+
+def listeners() -> str:
+    """What web processes say of their ear for the others' news about sold-out marks."""
+    processes = reports.read()
+    deaf = sorted(name for name, report in processes.items() if report.get("listener") != "ok")
+    if deaf:
+        hint = "marks last SOLD_OUT_TTL there; look at the broker, or ZooKeeper"
+        raise Trouble(f"deaf: {', '.join(deaf)}", hint)
+    if not processes:
+        return "no web process has reported"
+    return f"{len(processes)} web processes hear the others"
 
 
 def workers() -> str:

@@ -72,7 +72,7 @@ def test_offset_errs_late_and_takes_the_shortest_trip(enter: Enter) -> None:
 
 
 def test_announcer_tells_of_few_moments(shop: Shop, enter: Enter) -> None:
-    sale_id = shop.sale(starts_in=13)
+    sale_id = shop.sale(starts_in=22)
     page = enter().page
     page.add_init_script(
         """addEventListener("DOMContentLoaded", () => {
@@ -84,6 +84,6 @@ def test_announcer_tells_of_few_moments(shop: Shop, enter: Enter) -> None:
     )
     page.goto(f"/sales/{sale_id}/")
 
-    expect(page.locator("[data-announcer]")).to_have_text("Buy now", timeout=20_000)
+    expect(page.locator("[data-announcer]")).to_have_text("Buy now", timeout=30_000)
 
     assert page.evaluate("window.told") == ["10 seconds left", "Buy now"]

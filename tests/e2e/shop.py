@@ -198,7 +198,7 @@ class Shop:
         report = self.stack.audit(sale_id)
         return report["sales"][0] if report["ok"] else None
 
-    def corrections(self) -> list[str]:
+    def corrections(self, sale_id: int) -> list[str]:
         """What the periodic reconciliation had to repair; nothing, unless Redis lost something.
 
         It also notes buyers whose order ended between its two looks; those are no repairs.
@@ -208,7 +208,8 @@ class Shop:
             for member in self.stack.members.values()
             for line in member.log.read_text(errors="replace").splitlines()
         ]
-        return [line for line in lines if "orders.repair" in line and "corrected" in line]
+        ours = f"orders.repair sale {sale_id}: "
+        return [line for line in lines if ours in line and "corrected" in line]
 
     def check_answers(self, sale_id: int, tickets: Iterable[Ticket]) -> Counter[str]:
         """Each purchase has a terminal answer, the same from the API and the database."""
@@ -221,8 +222,9 @@ class Shop:
         return Counter(outcome["status"] for outcome in told.values())
 
 
-def ticket(sale_id: int, user_id: int) -> Ticket:
-    purchase_id = uuid_utils.compat.uuid7()
+def ticket(sale_id: int, user_id: int, purchase_id: uuid.UUID | None = None) -> Ticket:
+    """For a new purchase, or for one that is there already."""
+    purchase_id = purchase_id or uuid_utils.compat.uuid7()
     token = tokens.issue(
         sale_id=sale_id, user_id=user_id, purchase_id=purchase_id, expires_at=time.time() + 3600
     )

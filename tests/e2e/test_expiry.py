@@ -57,7 +57,7 @@ def check_all_came_back_once(shop: Shop, sale_id: int) -> None:
     events = shop.events(sale_id)
     assert len(events) == 2 * ORDERS
     assert set(events.values()) == {1}
-    assert shop.corrections() == []
+    assert shop.corrections(sale_id) == []
 
 
 def test_unpaid_orders_expire_in_time_and_their_units_sell_again(

@@ -33,7 +33,7 @@ def check(shop: Shop, sale_id: int, loads: Sequence[Load]) -> None:
     assert (report["gate"], report["allocated"]) == (STOCK - BUYERS, BUYERS)
     assert shop.check_answers(sale_id, accepted.values()) == {"succeeded": BUYERS}
     assert set(shop.events(sale_id).values()) == {1}
-    assert shop.corrections() == []
+    assert shop.corrections(sale_id) == []
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_kill_in_expiry(shop: Shop, point: str) -> None:
     events = shop.events(sale_id)
     assert len(events) == 2 * BUYERS
     assert set(events.values()) == {1}
-    assert shop.corrections() == []
+    assert shop.corrections(sale_id) == []
 
 
 def test_kill_a_web_process_during_load(shop: Shop) -> None:

@@ -22,7 +22,7 @@ def check(shop: Shop, sale_id: int, tickets: list[Ticket]) -> None:
     assert (report["gate"], report["allocated"]) == (1_000 - len(tickets), len(tickets))
     assert shop.check_answers(sale_id, tickets) == {"succeeded": len(tickets)}
     assert set(shop.events(sale_id).values()) == {1}
-    assert shop.corrections() == []
+    assert shop.corrections(sale_id) == []
 
 
 def test_worker_that_is_restarted_again_and_again(shop: Shop) -> None:

@@ -3,9 +3,12 @@
 import asyncio
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+import redis.asyncio
+import uvloop
 from pytest_django import Settings
 
 from inventory import gate, redis_clients
@@ -110,6 +113,41 @@ async def test_async_client_waits_for_two_timeouts_at_most(
     assert await client.ping()
     await client.aclose()
     assert took < 1.5
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_async_client_reports_a_connection_that_ends_under_its_hands(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """uvloop has an error of its own for that, which would become a 500."""
+
+    async def ping(connection: Any) -> None:
+        await connection.send_command("PING")
+        await connection.read_response()
+
+    async def scenario() -> None:
+        client = async_client()
+        connection: Any = await client.connection_pool.get_connection()
+        connection._writer.transport.abort()
+        with pytest.raises(GateError):
+            await ping(connection)
+        assert await client.ping()
+        await client.connection_pool.release(connection)
+        await client.aclose()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(scenario())
+
+
+@pytest.mark.parametrize("url", ["redis://h:1/0", "rediss://h:1/0", "unix:///nowhere"])
+async def test_async_client_of_any_address_is_of_its_kind(settings: Settings, url: str) -> None:
+    settings.REDIS_URL = url
+    plain = redis.asyncio.ConnectionPool.from_url(url).connection_class
+
+    kind = async_client().connection_pool.connection_class
+
+    assert issubclass(kind, plain)
+    assert kind.__init__ is plain.__init__
 
 
 def test_sync_client_of_a_forked_process_is_its_own() -> None:

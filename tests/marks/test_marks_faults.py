@@ -18,6 +18,7 @@ from tests.support.zookeeper import ZooKeeper
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(150)]
 
 RECOVERY = 15.0  # seconds
+SLACK = 0.5  # seconds that a busy machine takes for an answer
 FULL = os.environ.get("FULL") == "1"
 
 over_rabbitmq = pytest.mark.parametrize("shared_site", ["rabbitmq"], indirect=True)
@@ -72,7 +73,7 @@ def test_process_that_is_cut_off_sells_again_when_its_mark_has_run_out(site: Sit
     site.expire(sale_id)
     since = site.wait_stock(sale_id)
 
-    times = site.sells_again(sale_id, since, within=[1.0, TTL + 0.1, 1.0])
+    times = site.sells_again(sale_id, since, within=[1.0, TTL + SLACK, 1.0])
 
     sys.stdout.write(f"{site.kind}, cut off: {[round(t, 2) for t in times]}\n")
     assert times[1] > max(times[0], times[2])  # It did hear nothing.
@@ -147,7 +148,7 @@ def test_processes_without_a_connection_to_zookeeper_sell_as_well(
         site.wait_orders(sale_id)
         assert site.refused(sale_id) == ["sold_out"] * 3
         site.expire(sale_id)
-        site.sells_again(sale_id, site.wait_stock(sale_id), within=[TTL + 0.1] * 3)
+        site.sells_again(sale_id, site.wait_stock(sale_id), within=[TTL + SLACK] * 3)
         assert [site.listener(web) for web in range(3)] != ["ok"] * 3
     finally:
         zookeeper.most_connections = ZooKeeper.most_connections

@@ -1,6 +1,7 @@
 """The lane in an event loop of its own, in front of a pool of threads, as in a web process."""
 
 import asyncio
+import gc
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
@@ -19,7 +20,7 @@ from inventory import redis_clients
 from inventory.models import FlashSale
 from inventory.soldout import marks
 from orders.tasks import create_orders
-from seckill import admission, services, tokens
+from seckill import admission, health, services, tokens
 from seckill.lane import Lane
 from seckill.publisher import Entry, Publisher
 from seckill.routing import websocket_application
@@ -130,6 +131,15 @@ def host() -> Iterator[Host]:
 
     host.call(let_go())
     host.close()
+
+
+@pytest.fixture(scope="module")
+def checks() -> Iterator[None]:
+    """The threads of /readyz keep connections, which would keep the test database in use."""
+    yield
+    health._pool().shutdown()
+    health._pool.cache_clear()
+    gc.collect()  # Only now are the connections of the ended threads closed.
 
 
 @pytest.fixture

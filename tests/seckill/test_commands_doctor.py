@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pytest_django.fixtures import Settings
 
-from inventory import redis_clients
+from inventory import redis_clients, reports
 from seckill.management import checks
 from seckill.management.commands import doctor
 from tests.seckill.test_commands import refuse, run, run_json
@@ -126,4 +126,14 @@ def test_doctor_looks_at_zookeeper_if_it_is_chosen(settings: Settings) -> None:
 def test_doctor_speaks_to_zookeeper(settings: Settings, zookeeper_hosts: str) -> None:
     settings.ZOOKEEPER_HOSTS = zookeeper_hosts
 
-    assert checks.zookeeper().startswith("ZooKeeper 3.")
+    assert checks.zookeeper().startswith("ZooKeeper ")
+
+
+def test_doctor_says_which_web_process_does_not_hear_the_others() -> None:
+    assert checks.listeners() == "no web process has reported"
+    reports._write({"listener": "ok"})
+    assert checks.listeners() == "1 web processes hear the others"
+    reports._write({"listener": "connecting"})
+
+    with pytest.raises(checks.Trouble, match=reports.name()):
+        checks.listeners()

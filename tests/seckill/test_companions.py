@@ -4,6 +4,7 @@ import uuid
 from datetime import datetime, timedelta
 
 import pytest
+import uuid_utils.compat
 from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
@@ -111,12 +112,26 @@ def test_place_counts_who_waits_longer(signed_in: Client, sale: FlashSale) -> No
     for number, purchase_id in enumerate(ids, 1):
         gate.reserve(sale.pk, [Entry(10_000 + number, purchase_id)])
 
-    places = [queueing.place(sale.pk, purchase_id) for purchase_id in ids]
+    places = [
+        queueing.place(sale.pk, purchase_id, user_id=10_000 + number)
+        for number, purchase_id in enumerate(ids, 1)
+    ]
 
     assert sorted(place.ahead for place in places if place) == [0, 1, 2]
     assert {place.waiting for place in places if place} == {3}
     answer = signed_in.get(f"/purchases/{sale.pk}/{uuid.uuid4()}/place/").json()
     assert answer == {"ahead": None, "waiting": None}
+
+
+def test_place_is_its_buyers_alone(signed_in: Client, buyer: User, sale: FlashSale) -> None:
+    theirs, mine = str(uuid_utils.compat.uuid7()), str(uuid_utils.compat.uuid7())
+    gate.reserve(sale.pk, [Entry(buyer.pk + 1, theirs), Entry(buyer.pk, mine)])
+
+    assert signed_in.get(f"/purchases/{sale.pk}/{mine}/place/").json()["waiting"] == 2
+    answer = signed_in.get(f"/purchases/{sale.pk}/{theirs}/place/").json()
+    assert answer == {"ahead": None, "waiting": None}
+    # An id made this very moment may turn up as one's own, but its place isn't told.
+    assert signed_in.get(f"/purchases/{sale.pk}/{theirs}/").context["place"] is None
 
 
 def test_place_is_not_for_strangers(client: Client, sale: FlashSale) -> None:

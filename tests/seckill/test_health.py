@@ -1,9 +1,7 @@
 """Liveness, readiness, figures."""
 
-import gc
 import socket
 import time
-from collections.abc import Iterator
 
 import pytest
 from django.db import DatabaseError
@@ -15,16 +13,7 @@ from inventory import redis_clients
 from orders.tasks import sweep_expired
 from seckill import health
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _end_threads() -> Iterator[None]:
-    """The threads of the checks keep connections, which would keep the test database in use."""
-    yield
-    health._pool().shutdown()
-    health._pool.cache_clear()
-    gc.collect()  # Only now are the connections of the ended threads closed.
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("checks")]
 
 
 def test_livez_asks_no_back_end(

@@ -518,6 +518,28 @@ def test_cache_tells_the_app_of_a_disconnect_only_if_nobody_else_counts_on_it():
     run(scenario)
 
 
+def test_cache_passes_on_what_the_app_says_after_it_stopped_listening():
+    """As the pool does at its deadline: it stops looking whether the client left, then refuses."""
+
+    async def app(scope, receive, send) -> None:
+        await receive()
+        listening = asyncio.create_task(receive())
+        await asyncio.sleep(0)
+        listening.cancel()
+        await asyncio.wait([listening])
+        await send({"type": "http.response.start", "status": 503, "headers": []})
+        await send({"type": "http.response.body", "body": b"later"})
+
+    async def scenario(rig: Rig) -> None:
+        rig.cache = MicroCache(app, clock=rig.clock)
+
+        answer = await rig.get()
+
+        assert (answer.status, answer.body) == (503, b"later")
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("headers", [[], [(b"range", b"bytes=0-1")]])
 def test_cache_hands_on_what_the_send_of_the_server_carries(headers):
     carried: list[Any] = []

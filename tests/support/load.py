@@ -87,8 +87,8 @@ def unfinished(answer: Answer) -> bool:
     return answer.status != 200 or answer.data["status"] == "queued"
 
 
-class _Wire(asyncio.Protocol):
-    """One connection, one request at a time."""
+class Wire(asyncio.Protocol):
+    """One connection, one request at a time. An answer must say how long it is."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -214,7 +214,7 @@ class Load:
                 group.create_task(self._one(self._ports[number % len(self._ports)]))
 
     async def _one(self, port: int) -> None:
-        wire: _Wire | None = None
+        wire: Wire | None = None
         while self._waiting:
             ticket = self._waiting.popleft()
             if wire is None or not wire.is_open:
@@ -230,14 +230,14 @@ class Load:
         if wire:
             wire.close()
 
-    async def _dial(self, port: int) -> _Wire | None:
+    async def _dial(self, port: int) -> Wire | None:
         try:
-            _, wire = await asyncio.get_running_loop().create_connection(_Wire, HOST, port)
+            _, wire = await asyncio.get_running_loop().create_connection(Wire, HOST, port)
         except OSError:
             return None
         return wire
 
-    async def _ask(self, wire: _Wire | None, ticket: Ticket) -> Answer:
+    async def _ask(self, wire: Wire | None, ticket: Ticket) -> Answer:
         started = time.monotonic()
         status, body = 0, b""
         if wire is not None:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -41,12 +41,16 @@ class Plan:
 
 @dataclass
 class Member:
-    """One process of the stack; `pid` is that of its first process, its children belong to it."""
+    """One process of the stack; `pid` is that of its first process, its children belong to it.
+
+    `settings` are its own, on top of those of the stack.
+    """
 
     name: str
     arguments: list[str]
     log: Path
     process: "subprocess.Popen[bytes] | None" = None
+    settings: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_running(self) -> bool:
@@ -96,7 +100,8 @@ class Stack:
     def launch(self, name: str) -> None:
         """Start one process that doesn't run."""
         member = self.members[name]
-        command = Command(member.arguments, self.environment, folder=environment.ROOT)
+        variables = {**self.environment, **member.settings}
+        command = Command(member.arguments, variables, folder=environment.ROOT)
         member.process = this_run().spawn(command, log=member.log)
 
     def wait_ready(self, timeout: float = 60) -> Self:

@@ -52,6 +52,7 @@ CHECKS = (
     Check("clocks", checks.clocks, REDIS),
     Check("broker", checks.broker, BROKER),
     Check("channel-layer", checks.channel_layer, REDIS),
+    Check("listeners", checks.listeners, REDIS, required=False),
     Check("workers", checks.workers, BROKER, required=False),
     Check("files", checks.files, "ulimit -n", required=False),
 )
