@@ -74,4 +74,4 @@ def test_clocks_that_differ_by_twenty_minutes(shop: Shop, skews: dict[str, int])
     assert late[0] >= timedelta(0)
     assert late[-1] <= LONGEST
     assert shop.rest(sale_id)["gate"] == BUYERS
-    assert shop.corrections() == []
+    assert shop.corrections(sale_id) == []
