@@ -6,9 +6,9 @@ back, or was fast when the file was written, nothing is swept until it has caugh
 
 import time
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from celery.beat import Scheduler
-from celery.schedules import BaseSchedule
 
 _started = datetime.now(UTC)
 _started_at = time.monotonic()
@@ -25,6 +25,6 @@ class SteadyScheduler(Scheduler):  # type: ignore[misc, unused-ignore]
     def setup_schedule(self) -> None:
         super().setup_schedule()
         for entry in self.schedule.values():
-            plan: BaseSchedule = entry.schedule
+            plan: Any = entry.schedule  # celery-types misspell the name of its clock.
             plan.nowfun = steady_now
             entry.last_run_at = steady_now()

@@ -161,6 +161,6 @@ def _watch(pulse: Pulse) -> None:
     while not pulse.is_deaf():
         time.sleep(pulse.pause)
     log.critical("the broker takes messages, but no task comes: this worker ends")
-    state.should_stop = FAILED
+    state.should_stop = FAILED  # type: ignore[assignment]  # celery-types know it unset only
     time.sleep(GRACE)
     os.kill(os.getpid(), signal.SIGKILL)

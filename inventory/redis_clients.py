@@ -22,8 +22,6 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
 _REPEATED = (RedisConnectionError, RedisTimeoutError)
-# What uvloop raises for a connection that was reset while it waited in the pool.
-_REPEATED_ASYNC = (*_REPEATED, RuntimeError)
 _lock = threading.Lock()
 _sync: dict[int, redis.Redis] = {}
 _async: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = weakref.WeakKeyDictionary()
@@ -92,7 +90,7 @@ def async_client() -> redis.asyncio.Redis:
     if client is None:
         retry = AsyncRetry(ConstantBackoff(0.05), 1)
         client = redis.asyncio.Redis.from_url(
-            _url(), retry=retry, retry_on_error=list(_REPEATED_ASYNC), **_options()
+            _url(), retry=retry, retry_on_error=list(_REPEATED), **_options()
         )
         pool = client.connection_pool
         pool.connection_class = _honest(pool.connection_class)

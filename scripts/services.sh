@@ -17,6 +17,7 @@ has chromium || has chromium-browser || has google-chrome || need chromium
 any /usr/share/fonts/opentype/noto/NotoSansCJK* || need fonts-noto-cjk
 has msgfmt || need gettext
 has wrk || need wrk
+has cc || need gcc libc6-dev
 # With Python from Debian the module that makes .venv comes in a package of its own.
 if has python3 && ! python3 -c 'import ensurepip' 2>/dev/null; then need python3-venv; fi
 

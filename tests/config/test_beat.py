@@ -23,7 +23,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def due(scheduler: SteadyScheduler) -> set[str]:
-    return {name for name, entry in scheduler.schedule.items() if entry.is_due().is_due}
+    return {name for name, entry in scheduler.schedule.items() if entry.is_due()[0]}
 
 
 def test_intervals_go_on_though_the_time_of_day_is_put_back(

@@ -1,5 +1,7 @@
 """Orders that nobody pays: closed in time, once, and their units are on sale again."""
 
+import json
+import urllib.request
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -85,6 +87,28 @@ def test_orders_expire_in_time_when_every_queue_is_lost(impatient_shop: Shop, sa
     late = delays(shop, sale_id)
     assert late[0] >= timedelta(0)
     assert late[-1] <= LONGEST
+
+
+def sweep_age(shop: Shop) -> float:
+    with urllib.request.urlopen(f"{shop.stack.base_url}/readyz", timeout=5) as answer:
+        return float(json.loads(answer.read())["sweep_age_seconds"])
+
+
+def test_beat_that_stands_still_is_seen_and_timers_go_on(
+    impatient_shop: Shop, sale_id: int
+) -> None:
+    shop = impatient_shop
+    wait_until(lambda: sweep_age(shop) < 2 * SWEEP_INTERVAL, 20, 0.2)
+    shop.stack.pause("beat")
+    try:
+        sell_out(shop, sale_id)
+        wait_until(lambda: shop.statuses(sale_id) == {EXPIRED: ORDERS}, 60, 0.2)
+        wait_until(lambda: sweep_age(shop) > 3 * SWEEP_INTERVAL, 20, 0.2)
+    finally:
+        shop.stack.resume("beat")
+
+    wait_until(lambda: sweep_age(shop) < 2 * SWEEP_INTERVAL, 20, 0.2)
+    check_all_came_back_once(shop, sale_id)
 
 
 def test_timers_and_sweeps_at_the_same_moment_expire_each_order_once(

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
+from websockets.sync.client import connect
+from websockets.typing import Origin
 
 from tests.e2e.conftest import OpenShop
 from tests.e2e.shop import Shop
@@ -56,3 +58,26 @@ def test_memory_does_not_grow_with_purchases(small_shop: Shop) -> None:
     growth = {pid: (after[pid] - before[pid]) / MEGABYTE for pid in before}
     sys.stdout.write(f"{PARTS * PART} purchases: {growth} MB\n")
     assert max(growth.values()) < LIMIT, growth
+
+
+def visit(shop: Shop, sale_id: int, times: int) -> None:
+    """Open a socket about the sale, read the first frame, and close it; so many times."""
+    origin = Origin(shop.stack.base_url)
+    url = f"{shop.stack.base_url.replace('http', 'ws', 1)}/ws/v1/sales/{sale_id}"
+    for _ in range(times):
+        with connect(url, origin=origin) as socket:
+            socket.recv(timeout=10)
+
+
+def test_sockets_that_come_and_go_leave_nothing(small_shop: Shop) -> None:
+    sale_id = small_shop.create_sale(1)
+    web = small_shop.stack.members["web1"].pid
+    visit(small_shop, sale_id, 300)  # The first ones fill caches and pools.
+    before = sum(process.memory_info().rss for process in family(web))
+
+    visit(small_shop, sale_id, 300 * PARTS)
+
+    after = sum(process.memory_info().rss for process in family(web))
+    clients = small_shop.redis.info("clients")["connected_clients"]
+    assert (after - before) / MEGABYTE < 30
+    assert int(clients) < 60
