@@ -59,6 +59,7 @@ class Caller:
         data: Mapping[str, Any] | None = None,
         wait: float = 0.0,
         about: tuple[int, str] = (0, ""),
+        quantity: int = 1,
     ) -> Entry:
         body = urlencode(form).encode() if form else json.dumps(data).encode() if data else b""
         request = self._head(method, path, web, token, FORM if form else JSON, body) + body
@@ -75,6 +76,7 @@ class Caller:
             target=f"web{web + 1}",
             status=status,
             wait=wait,
+            quantity=quantity,
             told=told,
         )
         return self.history.add(entry)
@@ -111,10 +113,17 @@ class Caller:
         return kind_of(status), status, _read(body)
 
     # --- what can be asked for ------------------------------------------------------------------
-    async def buy(self, mine: Ticket, web: int) -> Entry:
+    async def buy(self, mine: Ticket, web: int, quantity: int = 1) -> Entry:
         path = f"/api/v1/sales/{mine.sale_id}/purchases"
         about = (mine.sale_id, mine.purchase_id)
-        return await self.call("buy", "POST", path, web, token=mine.token, about=about)
+        data = {"quantity": quantity} if quantity > 1 else None
+        return await self.call(
+            *("buy", "POST", path, web),
+            token=mine.token,
+            data=data,
+            about=about,
+            quantity=quantity,
+        )
 
     async def ask(self, mine: Ticket, purchase: str, web: int) -> Entry:
         path = f"/api/v1/sales/{mine.sale_id}/purchases/{purchase}?wait={LONG_POLL}"
@@ -154,8 +163,9 @@ class Buyer:
     async def live(self) -> None:
         await self._pause(0, 3)
         while not self.over.is_set():
-            mine = ticket(self._sale().sale_id, self.caller.user)
-            purchase = await self._purchase(mine)
+            sale = self._sale()
+            mine = ticket(sale.sale_id, self.caller.user)
+            purchase = await self._purchase(mine, self.dice.randint(1, sale.per_buyer))
             if purchase and await self._outcome(mine, purchase) == "succeeded":
                 await self._go_on(purchase)
             await self._pause(0.3, 2.5)
@@ -175,11 +185,11 @@ class Buyer:
         current = [s for s in self.sales if s.starts_at - near < now < s.ends_at + near]
         return self.dice.choice(current)
 
-    async def _purchase(self, mine: Ticket) -> str:
+    async def _purchase(self, mine: Ticket, quantity: int) -> str:
         """The id of what was admitted, or may have been; empty if nothing was."""
         doubtful = ""
         for attempt in range(TRIES):
-            entry = await self.caller.buy(mine, self._web)
+            entry = await self.caller.buy(mine, self._web, quantity)
             if entry.kind == "ok":
                 return str(entry.told["purchase_id"])
             if entry.kind == "unknown":

@@ -17,7 +17,8 @@ TERMINAL = ("succeeded", "failed")
 
 @dataclass(frozen=True)
 class Entry:
-    """One call. `op`: buy, ask, pay, press, cancel, look, frame; or fault; or lag of our own.
+    """One call. `op`: buy, ask, pay, press, cancel, look, frame; or fault; or lag of our own;
+    or staff.
 
     `began` and `ended` are Unix time; `purchase` is what the call was about, `told` what the answer
     said; `target` is who was called, or the component that the fault met. `wait`: how long the
@@ -34,6 +35,7 @@ class Entry:
     target: str = ""
     status: int = 0
     wait: float = 0.0
+    quantity: int = 1
     told: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -163,8 +163,10 @@ def marks_run_out(evidence: Evidence) -> Iterator[str]:
         if sample.gate:
             looks.setdefault(sample.sale, []).append(sample.gate)
     for entry in evidence.history.of("buy"):
-        if entry.code != "sold_out" or entry.purchase in evidence.rest.orders:
-            continue  # The latter was rejected by the database, which is for good.
+        if entry.code != "sold_out" or entry.quantity > 1:
+            continue  # Who wants two may be refused though there is one.
+        if entry.purchase in evidence.rest.orders:
+            continue  # It was rejected by the database, which is for good.
         if _had_units(looks.get(entry.sale, []), entry, evidence.sold_out_ttl):
             yield f"refused as sold out, and it was not: {entry}"
 
@@ -180,12 +182,12 @@ def _had_units(looks: list[Gate], entry: Entry, ttl: float) -> bool:
 
 
 def price_and_buyer(evidence: Evidence) -> Iterator[str]:
-    asked = {entry.purchase: entry.user for entry in evidence.history.of("buy")}
+    asked = {entry.purchase: (entry.user, entry.quantity) for entry in evidence.history.of("buy")}
     for order in evidence.rest.orders.values():
         if order.unit_price != evidence.price or order.amount != order.quantity * evidence.price:
             yield f"{order} doesn't cost what the sale says"
-        if order.id in asked and order.user != asked[order.id]:
-            yield f"{order} was asked for by buyer {asked[order.id]}"
+        if asked.get(order.id, (order.user, order.quantity)) != (order.user, order.quantity):
+            yield f"{order} was asked for by another, or as another number: {asked[order.id]}"
     for entry in evidence.history.of("look"):
         known = evidence.rest.orders.get(entry.purchase)
         if entry.kind == "ok" and (known is None or known.user != entry.user):

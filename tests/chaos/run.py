@@ -14,12 +14,14 @@ from tests.chaos.invariants import INVARIANTS, broken
 from tests.chaos.nemesis import Nemesis, counted, plan
 from tests.chaos.sampler import Sampler
 from tests.chaos.site import UNITS, Channel, Sale, Site
+from tests.chaos.staff import MOST, Staff
 from tests.e2e.shop import Shop, ticket
 from tests.support.load import outcomes
 from tests.support.waiting import wait_until
 
 BUYERS = 40
-CLOSERS = UNITS + 5  # who buy what is left of a sale at the end
+SURPLUS = 5  # buyers more than units, at the end
+CLOSERS = UNITS + MOST + SURPLUS  # who buy what is left of a sale at the end
 RECOVERY = 45.0  # seconds after the last fault
 # Everything that may still be under way, in the order in which it comes to an end.
 UNDER_WAY = {
@@ -36,6 +38,9 @@ UNDER_WAY = {
         " WHERE c.captured_at <= now() AND p.status <> 1"
     ),
     "refunds are not done": "SELECT count(*) FROM orders_refund WHERE status = 0",
+    "adjustments are not known to the gate": (
+        "SELECT count(*) FROM inventory_stockadjustment WHERE gate_applied_at IS NULL"
+    ),
     "units are not back at the gate": (
         "SELECT count(*) FROM orders_order WHERE restocked AND gate_released_at IS NULL"
     ),
@@ -68,7 +73,9 @@ class Result:
 
     def _figures(self) -> list[str]:
         history, orders = self.evidence.history, self.evidence.rest.orders
-        calls = [entry for entry in history.entries if entry.op not in ("fault", "frame", "lag")]
+        calls = [
+            entry for entry in history.entries if entry.op not in ("fault", "frame", "lag", "staff")
+        ]
         kinds = [sum(entry.kind == kind for entry in calls) for kind in ("ok", "fail", "unknown")]
         lag = sum(entry.told["late"] for entry in history.of("lag"))
         slowest = max((entry.seconds - entry.wait for entry in calls), default=0)
@@ -90,9 +97,11 @@ def run(
     callers = [Caller(history, site.stack.ports, *pair) for pair in sessions.items()]
     sampler = Sampler(site.shop, [sale.sale_id for sale in site.sales]).start()
     crowd = Crowd(callers[:BUYERS], site.sales, seed).start()
+    staff = Staff(site.clerk, site.sales, history, seed).start()
     until = time.time() + seconds
     Nemesis(site, history, seed).run(plan(seed, seconds, channel), until)
     site.heal()
+    staff.stop()
     crowd.stop()
     evidence = _at_rest(site, history, callers[BUYERS:], sampler)
     history.close()
@@ -112,7 +121,7 @@ def _at_rest(site: Site, history: History, closers: Sequence[Caller], sampler: S
 
 def _close(site: Site, sale: Sale, closers: Sequence[Caller]) -> Closing:
     units = site.shop.gate_stock(sale.sale_id) or 0
-    return Closing(sale.sale_id, units, buy_out(closers[: units + 5], sale))
+    return Closing(sale.sale_id, units, buy_out(closers[: units + SURPLUS], sale))
 
 
 def settle(site: Site) -> list[str]:

@@ -47,12 +47,16 @@ UNITS = 30  # of each sale
 
 @dataclass
 class Sale:
-    """`starts_at`, `ends_at`: Unix time. `forever`: it is open when the faults have ended, too."""
+    """`starts_at`, `ends_at`: Unix time. `forever`: it is open when the faults have ended, too.
+
+    `per_buyer`: units that a buyer may ask for.
+    """
 
     sale_id: int
     starts_at: float
     ends_at: float
     forever: bool = False
+    per_buyer: int = 1
 
 
 @dataclass
@@ -88,25 +92,39 @@ class Site:
                 self.stack.launch(name)
 
     def open_sales(self, seconds: float) -> None:
-        """One that is open all the time, and others that begin and end one after the other."""
+        """One that is open all the time, and others that begin and end one after the other.
+
+        Of those one allows two units, the next allows no second try, and so on.
+        """
         now = time.time()
         self._open(now - 1, now + 86_400, forever=True)
         start = now + 8
         while start < now + seconds:
-            self._open(start, start + LASTING)
+            generous = len(self.sales) % 2 == 1
+            per_buyer = 2 if generous else 1
+            self._open(start, start + LASTING, per_buyer=per_buyer, rebuy=generous)
             start += ROLLING
 
-    def _open(self, starts_at: float, ends_at: float, *, forever: bool = False) -> None:
+    def _open(
+        self,
+        starts_at: float,
+        ends_at: float,
+        *,
+        forever: bool = False,
+        per_buyer: int = 1,
+        rebuy: bool = True,
+    ) -> None:
         made = self.clerk.do(
             "from datetime import UTC, datetime",
             f"starts_at = datetime.fromtimestamp({starts_at!r}, tz=UTC)",
             f"ends_at = datetime.fromtimestamp({ends_at!r}, tz=UTC)",
             f"sale = stock.create_sale(name='Kettle', price_cents={PRICE_CENTS},",
-            f"    quantity={UNITS}, starts_at=starts_at, ends_at=ends_at)",
+            f"    quantity={UNITS}, starts_at=starts_at, ends_at=ends_at,",
+            f"    per_buyer={per_buyer}, rebuy={rebuy})",
             "prime(sale.pk)",
             "print(sale.pk)",
         )
-        self.sales.append(Sale(int(made), starts_at, ends_at, forever))
+        self.sales.append(Sale(int(made), starts_at, ends_at, forever, per_buyer))
 
     def sign_in(self, count: int) -> dict[int, str]:
         """So many buyers: user id → session key."""

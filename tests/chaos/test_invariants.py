@@ -186,6 +186,7 @@ CASES: dict[str, tuple[Spoil, set[int]]] = {
     "another price": (row(PAID, unit_price=1), {13}),
     "another amount to pay": (row(PAID, amount=1), {8, 13}),
     "an order of another buyer": (row(PAID, user=STRANGER), {12, 13}),
+    "another quantity": (row(REJECTED, quantity=2, amount=1980), {13}),
     "an order that a stranger may look at": (
         said(call("look", PAID, STRANGER, told={"status": "unpaid"})),
         {13},
@@ -249,6 +250,7 @@ EXCUSED: dict[str, Spoil] = {
         Entry("lag", "ok", START + 2, START + 3, told={"late": 0.9}),
         call("look", PAID, ANNE, seconds=4.5, told={"status": "paid"}),
     ),
+    "two wanted, and one left": said(refused("sold_out", START + 5, quantity=2)),
     "503": said(refused("unavailable", START + 1, kind="unknown", status=503)),
     "closed, by the database": said(
         call("buy", REJECTED, CLEO, kind="fail", status=410, told={"code": "closed"})
