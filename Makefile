@@ -56,6 +56,10 @@ rehearse: venv ## run a synthetic sale against a running `make run`
 lock: install ## write requirements.txt and requirements/dev.txt anew
 	@exec $(BIN)/python scripts/lock.py $(ARGS)
 
+.PHONY: sbom
+sbom: venv ## write a bill of materials (CycloneDX) of requirements.txt to stdout
+	@exec $(BIN)/python scripts/sbom.py $(ARGS)
+
 services: ## install what the tests can use (Debian, as root)
 	@exec sh scripts/services.sh
 

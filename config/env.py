@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import environ
 
@@ -121,16 +121,25 @@ def rate(name: str, default: str) -> tuple[int, float]:
     return _read(name, parse(default), parse)
 
 
+def _split(raw: str) -> SplitResult:
+    """Raises ValueError in words of ours: the library repeats a part, maybe the password."""
+    try:
+        parts = urlsplit(raw)
+        _ = parts.port
+    except ValueError:
+        raise ValueError("is no address, or its port is no number") from None
+    return parts
+
+
 def url(name: str, default: str, schemes: Iterable[str]) -> str:
     schemes = tuple(schemes)
 
     def parse(raw: str) -> str:
-        parts = urlsplit(raw)  # Raises ValueError for a malformed address.
+        parts = _split(raw)
         if parts.scheme not in schemes:
             raise ValueError(f"must start with {' or '.join(s + '://' for s in schemes)}")
         if not (parts.hostname or parts.path.strip("/")):
             raise ValueError("names no host")
-        _ = parts.port  # Raises ValueError for a port that is no number.
         return raw
 
     return _read(name, default, parse)
@@ -140,8 +149,8 @@ def database(name: str, default: str) -> dict[str, Any]:
     raw = url(name, default, ("postgres", "postgresql", "sqlite", "sqlite3"))
     try:
         return dict(environ.Env.db_url_config(raw))
-    except ValueError as error:
-        problems.append(f"{name}: {error}")
+    except ValueError:
+        problems.append(f"{name}: is no address of a database")
         return {}
 
 

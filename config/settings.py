@@ -72,10 +72,21 @@ for _origin in CSRF_TRUSTED_ORIGINS:
     if not _origin.startswith(("http://", "https://")):
         env.problems.append(f"CSRF_TRUSTED_ORIGINS: {_origin!r} has no scheme")
 
+
 # --- secrets: generated for the embedded database only, which never leaves this machine -----------
+def _kept(name: str) -> str:
+    try:
+        return embedded.secret(name)
+    except OSError as error:
+        problem = f"VAR_DIR: nothing can be kept in {VAR_DIR}: {error.strerror}"
+        if problem not in env.problems:
+            env.problems.append(problem)
+        return ""
+
+
 if EMBEDDED_DATABASE:
-    SECRET_KEY = env.text("SECRET_KEY") or embedded.secret("secret_key")
-    PAYMENT_WEBHOOK_SECRET = env.text("PAYMENT_WEBHOOK_SECRET") or embedded.secret("webhook_secret")
+    SECRET_KEY = env.text("SECRET_KEY") or _kept("secret_key")
+    PAYMENT_WEBHOOK_SECRET = env.text("PAYMENT_WEBHOOK_SECRET") or _kept("webhook_secret")
 else:
     SECRET_KEY = env.required("SECRET_KEY", "needed with a database of your own")
     PAYMENT_WEBHOOK_SECRET = env.text("PAYMENT_WEBHOOK_SECRET")

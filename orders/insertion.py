@@ -41,7 +41,8 @@ def insert_new(orders: Sequence[Order]) -> list[Order]:
     row = f"({', '.join(['%s'] * len(fields))})"
     columns = ", ".join(connection.ops.quote_name(field.column or "") for field in fields)
     sql = (
-        f"INSERT INTO {connection.ops.quote_name(Order._meta.db_table)} ({columns})"
+        # Names of the model and placeholders only; every value is a parameter.
+        f"INSERT INTO {connection.ops.quote_name(Order._meta.db_table)} ({columns})"  # nosec B608
         f" VALUES {', '.join([row] * len(orders))} ON CONFLICT DO NOTHING RETURNING id"
     )
     values = [

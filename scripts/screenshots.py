@@ -111,7 +111,7 @@ def wait_ready(shop: Shop, up: "subprocess.Popen[bytes]", log: Path) -> None:
         if up.poll() is not None or time.monotonic() > deadline:
             raise SystemExit(f"the shop did not start:\n{log.read_text()[-3000:]}")
         time.sleep(0.2)
-    urllib.request.urlopen(f"{shop.url}/", timeout=10).close()
+    urllib.request.urlopen(f"{shop.url}/", timeout=10).close()  # nosec B310
 
 
 def fill(shop: Shop) -> list[Shot]:

@@ -4,7 +4,7 @@ import base64
 import binascii
 import re
 import uuid
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from django.db.models import Q, QuerySet
@@ -76,8 +76,9 @@ def _after(cursor: str) -> Q:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         at_text, _, id_text = base64.urlsafe_b64decode(padded).decode().partition("|")
         at, order_id = datetime.fromisoformat(at_text), uuid.UUID(id_text)
-    except (binascii.Error, ValueError):
+        if at.tzinfo is None:
+            raise ValueError("a time without a zone")
+        at = at.astimezone(UTC)  # Not every time of another zone is one in UTC.
+    except (binascii.Error, ValueError, OverflowError):
         raise ValueError("not a cursor of this list") from None
-    if at.tzinfo is None:
-        raise ValueError("not a cursor of this list")
     return Q(created_at__lt=at) | Q(created_at=at, pk__lt=order_id)

@@ -138,7 +138,7 @@ SALE = _operation(_answer("The sale", _ref("Sale")), "not_found")
 CAPTCHA = {"responses": {"200": _answer("An ALTCHA challenge", {"type": "object"})}}
 TOKEN = _operation(
     _answer("The token", _object(token=_TEXT, purchase_id=_ID, valid_from=_TIME, expires_at=_TIME)),
-    *("login_required", "csrf_failed", "not_found", "closed"),
+    *("bad_request", "login_required", "csrf_failed", "not_found", "closed", "too_large"),
     *("unsupported_media_type", "captcha_invalid", "invalid"),
     status=201,
 )
@@ -152,7 +152,8 @@ ORDERS = _operation(
 ORDER = _operation(_answer("The order", _ref("Order")), "login_required", "not_found")
 PAY = _operation(
     _answer("Where to pay", _object(payment_url=_TEXT)),
-    *("login_required", "csrf_failed", "not_found", "order_not_payable"),
+    *("bad_request", "login_required", "csrf_failed", "not_found", "order_not_payable"),
+    "too_large",
     *("payment_unavailable", "unsupported_media_type", "invalid"),
 )
 CANCEL = _operation(
@@ -162,7 +163,7 @@ CANCEL = _operation(
 WEBHOOK = {
     **_operation(
         _answer("Received, also if it came before or too late", _object(status=_TEXT)),
-        *("signature_invalid", "not_found", "invalid"),
+        *("signature_invalid", "not_found", "invalid", "too_large"),
     ),
     "parameters": [
         {

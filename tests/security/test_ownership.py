@@ -205,6 +205,7 @@ def test_lane_takes_a_session_for_its_own_purchases_only(shop: Shop) -> None:
     sale: FlashSale = FlashSaleFactory(primed=True)
     order: Order = OrderFactory(sale=sale)
     statuses = {}
+    assert order.user is not None
     for name, user in (("owner", order.user), ("other", UserFactory())):
         cookie = f"sessionid={client_of(user).cookies['sessionid'].value}"
         target = f"/api/v1/sales/{sale.pk}/purchases/{order.pk}"

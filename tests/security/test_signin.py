@@ -101,7 +101,7 @@ def hashes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for name in ("encode", "verify"):
         original = getattr(Argon2PasswordHasher, name)
 
-        def counted(self, *args, name=name, original=original):  # type: ignore[no-untyped-def]
+        def counted(self, *args, name=name, original=original):
             done.append(name)
             return original(self, *args)
 
@@ -139,7 +139,7 @@ def test_a_session_of_before_is_worth_nothing_after(boss: User, path: str) -> No
     session = client.session
     session["planted"] = True
     session.save()
-    planted.cookies["sessionid"] = client.cookies["sessionid"] = session.session_key
+    planted.cookies["sessionid"] = client.cookies["sessionid"] = str(session.session_key)
 
     attempt(client, path, "boss")
 
