@@ -154,7 +154,9 @@ else:
     _database["OPTIONS"] = {
         "connect_timeout": 2,
         "options": f"-c statement_timeout={_timeout_ms} -c lock_timeout={_timeout_ms}"
-        " -c idle_in_transaction_session_timeout=60000",
+        # No transaction waits for anything but the database; a process that stands still in one
+        # would hold up all the others, who need its rows.
+        f" -c idle_in_transaction_session_timeout={4 * _timeout_ms}",
         # A peer that vanished without a word is noticed within seconds, not hours.
         "keepalives": 1,
         "keepalives_idle": 5,

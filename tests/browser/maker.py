@@ -16,6 +16,7 @@ import django
 django.setup()
 
 from django.contrib.auth.models import User  # noqa: E402
+from django.db import close_old_connections  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
 from inventory.models import FlashSale  # noqa: E402
@@ -75,6 +76,7 @@ KINDS: dict[str, Callable[..., Any]] = {"sale": sale, "buyer": buyer, "order": o
 
 def main() -> None:
     for line in sys.stdin:
+        close_old_connections()  # A test of another module may have restarted the database.
         wanted = json.loads(line)
         result = KINDS[wanted.pop("kind")](**wanted)
         sys.stdout.write(json.dumps(result) + "\n")

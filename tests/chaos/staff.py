@@ -39,9 +39,7 @@ class Staff:
     def _adjust(self, sale_id: int, delta: int) -> None:
         began = time.time()
         told = self._clerk.do(
-            "from django.db import close_old_connections",
             "from inventory.models import StockAdjustment",
-            "close_old_connections()",
             "try:",
             f"    booked = StockAdjustment.objects.filter(sale_id={sale_id})",
             "    net = sum(booked.values_list('delta', flat=True))",

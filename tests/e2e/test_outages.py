@@ -4,12 +4,15 @@ import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from tests.e2e.conftest import OpenShop
 from tests.e2e.shop import UNPAID, Shop
 from tests.support.load import Ticket
 from tests.support.rabbitmq import RabbitMQ
+from tests.support.stack import Plan
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(240)]
@@ -73,6 +76,24 @@ def test_worker_that_stood_still_does_no_harm(shop: Shop) -> None:
         shop.stack.resume("orders1")
 
     check(shop, sale_id, tickets)
+
+
+def test_worker_that_stands_still_in_a_transaction_keeps_no_rows(
+    open_shop: OpenShop, tmp_path: Path
+) -> None:
+    """The database ends what holds up others; the worker that wakes up again does its work anew."""
+    marker = tmp_path / "held"
+    held = {"SECKILL_TESTING": "1", "FAULTPOINTS": f"in_create!hold={marker}"}
+    with open_shop(Plan(web=1, workers=2), DATABASE_TIMEOUT="1", **held) as shop:
+        sale_id = shop.create_sale(1_000)
+        tickets = shop.tickets(sale_id, BUYERS)
+        assert shop.load(connections=4).run(tickets).kinds == {"ok": BUYERS}
+
+        shop.wait_decided(sale_id, [ticket.purchase_id for ticket in tickets])
+
+        assert marker.exists()
+        marker.unlink()
+        check(shop, sale_id, tickets)
 
 
 def restart(shop: Shop, rabbitmq: RabbitMQ) -> None:

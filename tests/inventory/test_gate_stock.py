@@ -189,6 +189,15 @@ def test_adjust_says_when_stock_comes_back() -> None:
     assert gate.adjust(SALE, "a", 1)[0] == gate.Level(epoch + 1, 1, True)
 
 
+def test_adjust_that_finds_nothing_to_take_changes_nothing() -> None:
+    prime(0)
+    before = gate.snapshot(SALE).epoch
+
+    answers = [gate.adjust(SALE, "a", -1) for _ in range(2)]
+
+    assert answers == [(gate.Level(before, 0, False), 0)] * 2
+
+
 def test_prime_knows_the_adjustments_of_its_snapshot() -> None:
     prime(5, adjustments=["a"])
 

@@ -15,6 +15,7 @@ import django
 django.setup()
 import time
 from datetime import timedelta
+from django.db import close_old_connections
 from django.utils import timezone
 from inventory import channel, services as stock
 from inventory.news import News
@@ -24,8 +25,9 @@ from orders.priming import prime
 for line in sys.stdin:
     output, error = io.StringIO(), ""
     try:
+        close_old_connections()
         with contextlib.redirect_stdout(output):
-            exec(json.loads(line), globals())
+            exec(json.loads(line), dict(globals()))
     except Exception:
         error = traceback.format_exc()
     print(json.dumps([output.getvalue(), error]), flush=True)
@@ -50,7 +52,9 @@ class Clerk:
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps("\n".join(lines)) + "\n")
         self._process.stdin.flush()
-        output, error = json.loads(self._process.stdout.readline())
+        line = self._process.stdout.readline()
+        assert line, f"ended with {self._process.wait(timeout=5)}: see its stderr"
+        output, error = json.loads(line)
         assert not error, error
         return str(output)
 
