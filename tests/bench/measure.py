@@ -1,10 +1,10 @@
 """What is measured: each part starts its own processes, loads them with wrk, and stops them."""
 
 import sys
-import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -110,17 +110,20 @@ class Bench:
             tickets = shop.tickets(sale_id, units)
             file = self.folder / "buyers.txt"
             file.write_text("".join(f"{sale_id} {t.token}\n" for t in tickets))
-            load = threading.Thread(
-                target=wrk.run,
-                args=(shop.stack.base_url, self.folder),
-                # Long enough to use every token, also on a slow machine.
-                kwargs={"tokens": file, "seconds": max(3, units / 1500)},
-            )
-            begun = time.monotonic()
-            load.start()
-            wait_until(lambda: sum(shop.statuses(sale_id).values()) == units, 300, 0.05)
-            took = time.monotonic() - begun
-            load.join()
+            # Long enough to use every token, also on a slow machine.
+            seconds = max(3, units / 1500)
+            with ThreadPoolExecutor(1) as pool:
+                begun = time.monotonic()
+                url = shop.stack.base_url
+                load = pool.submit(wrk.run, url, self.folder, tokens=file, seconds=seconds)
+                while sum(shop.statuses(sale_id).values()) < units:
+                    if load.done():
+                        load.result()  # Raises what went wrong.
+                    if time.monotonic() > begun + 300:
+                        raise AssertionError(f"not all of {units} orders were made in 300 s")
+                    time.sleep(0.05)
+                took = time.monotonic() - begun
+                load.result()
             return units / took
 
     # --- processes ----------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from math import ceil
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,10 +55,16 @@ def run(
     seconds: float = 6,
     connections: int = 128,
 ) -> Result:
-    """Load one address; with `tokens`, POST a purchase for each line "sale token" of that file."""
+    """Load one address; with `tokens`, POST a purchase for each line "sale token" of that file.
+
+    Raises RuntimeError with what wrk said if it fails.
+    """
     script = folder / "wrk.lua"
     script.write_text((_TOKENS % tokens if tokens else "") + _DONE)
-    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds:g}s", "-s", str(script), url]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    # wrk takes whole seconds only.
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{ceil(seconds)}s", "-s", str(script), url]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr}{done.stdout}")
     line = next(row for row in done.stdout.splitlines() if row.startswith("RESULT "))
     return Result(**json.loads(line.removeprefix("RESULT ")))
