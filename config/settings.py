@@ -204,7 +204,7 @@ CSRF_FAILURE_VIEW = "seckill.errors.csrf_failure"
 
 CHANNEL_LAYERS = {
     "default": {
-        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+        "BACKEND": "inventory.redis_clients.ChannelLayer",
         "CONFIG": {
             # Never a bare address: the client's default timeout of 5 s kills idle sockets.
             "hosts": [

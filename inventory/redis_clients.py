@@ -8,13 +8,15 @@ import asyncio
 import os
 import threading
 import weakref
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import redis
 import redis.asyncio
+from channels_redis.pubsub import RedisPubSubChannelLayer
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
-from redis.asyncio.connection import AbstractConnection
+from redis.asyncio.connection import AbstractConnection, Connection, parse_url
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import ConstantBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -96,6 +98,19 @@ def async_client() -> redis.asyncio.Redis:
         pool.connection_class = _honest(pool.connection_class)
         _async[loop] = client
     return client
+
+
+class ChannelLayer(RedisPubSubChannelLayer):  # type: ignore[misc]
+    """The channel layer over connections of the same kind; each host is {"address": URL, …}."""
+
+    def __init__(self, hosts: Sequence[Mapping[str, Any]], **options: Any) -> None:
+        super().__init__(hosts=[_layer_host(**host) for host in hosts], **options)
+
+
+def _layer_host(address: str, **options: Any) -> dict[str, Any]:
+    """What a connection pool takes; given an address it would choose the kind itself."""
+    told: dict[str, Any] = dict(parse_url(address))
+    return options | told | {"connection_class": _honest(told.get("connection_class", Connection))}
 
 
 def _after_fork() -> None:

@@ -10,11 +10,16 @@ import pytest
 import redis.asyncio
 import uvloop
 from pytest_django import Settings
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from inventory import gate, redis_clients
 from inventory.gate import GateError
-from inventory.redis_clients import RedisNotConfigured, async_client, sync_client
+from inventory.redis_clients import ChannelLayer, RedisNotConfigured, async_client, sync_client
 from tests.support.proxy import FaultProxy
+
+NEW_LOOPS = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 
 
 @pytest.fixture(autouse=True)
@@ -115,7 +120,7 @@ async def test_async_client_waits_for_two_timeouts_at_most(
     assert took < 1.5
 
 
-@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+@NEW_LOOPS
 def test_async_client_reports_a_connection_that_ends_under_its_hands(
     new_loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
@@ -137,6 +142,43 @@ def test_async_client_reports_a_connection_that_ends_under_its_hands(
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(scenario())
+
+
+@NEW_LOOPS
+def test_channel_layer_reports_a_connection_that_ends_under_its_hands(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], redis_url: str
+) -> None:
+    """The socket that wanted to join a group is told to come again, not that all is broken."""
+
+    async def scenario() -> None:
+        layer = ChannelLayer(hosts=[{"address": redis_url, "socket_timeout": 5}])
+        channel = await layer.new_channel()
+        await layer.group_add("first", channel)
+        shard = layer._get_layer()._shards[0]
+        shard._receive_task.cancel()  # It would open the connection again.
+        shard._pubsub.connection._writer.transport.abort()
+        shard._pubsub.connection.retry = AsyncRetry(NoBackoff(), 0)
+        with pytest.raises(RedisConnectionError):
+            await layer.group_add("second", channel)
+        shard._receive_task = None
+        await layer.flush()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(scenario())
+
+
+@pytest.mark.parametrize("url", ["redis://h:1/0", "rediss://h:1/0", "unix:///nowhere"])
+async def test_channel_layer_of_any_address_is_of_its_kind(url: str) -> None:
+    layer = ChannelLayer(hosts=[{"address": url, "socket_timeout": 5}])
+    plain = redis.asyncio.ConnectionPool.from_url(url, socket_timeout=5)
+
+    told = layer._kwargs["hosts"][0]
+
+    kind = told.pop("connection_class")
+    assert issubclass(kind, plain.connection_class)
+    assert kind.__init__ is plain.connection_class.__init__
+    assert told["socket_timeout"] == 5
+    assert told == {name: plain.connection_kwargs[name] for name in told}
 
 
 @pytest.mark.parametrize("url", ["redis://h:1/0", "rediss://h:1/0", "unix:///nowhere"])
