@@ -81,7 +81,7 @@ class Shop:
         return list(answer.json()["orders"])
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shop(_own_postgres: Postgres, _migrated: str) -> Iterator[Shop]:
     url = _own_postgres.create_database("browsers", template=_migrated)
     with RedisServer() as redis:
@@ -90,6 +90,7 @@ def shop(_own_postgres: Postgres, _migrated: str) -> Iterator[Shop]:
             running = Shop(stack)
             yield running
             running.close()
+    _own_postgres.drop_database("browsers")
 
 
 @pytest.fixture(scope="module")

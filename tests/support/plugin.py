@@ -3,6 +3,7 @@
 import os
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +45,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for fixture, name in shared.items():
             if name in environment.original() and fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(pytest.mark.xdist_group(name))
+
+
+@pytest.hookimpl(trylast=True, specname="pytest_collection_modifyitems")
+def keep_packages_together(items: list[pytest.Item]) -> None:
+    """In random order, but not so that a package's shop is started again and again."""
+    first: dict[Path, int] = {}
+    for place, item in enumerate(items):
+        first.setdefault(item.path.parent, place)
+    items.sort(key=lambda item: first[item.path.parent])
 
 
 def pytest_report_header() -> list[str]:
