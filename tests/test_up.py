@@ -201,6 +201,7 @@ def test_up_serves_the_shop_and_leaves_nothing_behind(var: Path) -> None:
         assert not (var / "up.json").exists()
 
 
+@pytest.mark.long
 def test_up_starts_again_within_seconds_and_keeps_its_data(var: Path) -> None:
     with running(var) as first:
         first.start().wait_ready()
@@ -250,6 +251,7 @@ def test_up_starts_again_what_dies(var: Path) -> None:
         assert up.left() == []
 
 
+@pytest.mark.long
 def test_up_runs_daphne_too(var: Path) -> None:
     with running(var, WEB_SERVER="daphne", WEB_WORKERS="2", WORKERS="2") as up:
         up.start("--no-demo").wait_ready()
@@ -281,6 +283,7 @@ def test_up_killed_takes_its_children_along(var: Path) -> None:
         assert again.get("/readyz") == 200
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", ["redis", "db.sqlite3", "static", "ready"])
 def test_up_stops_during_its_start(var: Path, step: str) -> None:
     with running(var) as up:

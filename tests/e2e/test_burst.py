@@ -56,6 +56,7 @@ def test_burst_sells_exactly_what_there_is_and_takes_it_back(shop: Shop) -> None
     assert shop.rest(sale_id)["available"] == 10_000
 
 
+@pytest.mark.long
 def test_burst_on_the_embedded_profile(tmp_path_factory: pytest.TempPathFactory) -> None:
     server = RedisServer(append_only=True)
     server.binary = str(get_binary_path())

@@ -12,6 +12,7 @@ import pytest
 from tests.e2e.conftest import OpenShop
 from tests.e2e.shop import UNPAID, Shop
 from tests.support.load import Ticket
+from tests.support.params import more
 from tests.support.proxy import Mode
 from tests.support.stack import Plan
 from tests.support.waiting import HOST, wait_until
@@ -73,7 +74,7 @@ def check_in_time(told: Mapping[str, Told]) -> None:
         assert answer.status != 503 or int(answer.retry_after or 0) >= 1, (name, answer)
 
 
-@pytest.mark.parametrize("mode", ["blackhole", "refuse"])
+@pytest.mark.parametrize("mode", ["blackhole", *more("refuse")])
 @pytest.mark.parametrize("back_end", AWAY)
 def test_back_end_that_swallows_everything(shop: Shop, back_end: str, mode: Mode) -> None:
     sale_id = shop.create_sale(100)

@@ -14,6 +14,7 @@ import pytest
 from tests.e2e.conftest import OpenShop, revived
 from tests.e2e.shop import UNPAID, Shop
 from tests.support.load import Load, Ticket
+from tests.support.params import more
 from tests.support.postgres import Postgres
 from tests.support.rabbitmq import RabbitMQ
 from tests.support.stack import Plan
@@ -81,7 +82,7 @@ def lock_the_sale(shop: Shop, postgres: Postgres) -> None:
         connection.rollback()
 
 
-TROUBLES = (end_sessions, die, become_a_replica, let_nobody_in, lock_the_sale)
+TROUBLES = (end_sessions, *more(die, become_a_replica, let_nobody_in, lock_the_sale))
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)

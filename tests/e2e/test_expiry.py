@@ -111,6 +111,7 @@ def test_beat_that_stands_still_is_seen_and_timers_go_on(
     check_all_came_back_once(shop, sale_id)
 
 
+@pytest.mark.long
 def test_timers_and_sweeps_at_the_same_moment_expire_each_order_once(
     impatient_shop: Shop, sale_id: int
 ) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from tests.e2e.shop import UNPAID, Shop
 from tests.support.load import Answer, Load
+from tests.support.params import more
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(240)]
@@ -30,7 +31,7 @@ def not_in(answer: Answer) -> bool:
     return answer.kind != "ok"
 
 
-@pytest.mark.parametrize("forget", [forget_all, forget_stock])
+@pytest.mark.parametrize("forget", [forget_all, *more(forget_stock)])
 def test_gate_that_was_lost_twice_in_a_burst(
     shop: Shop, forget: Callable[[Shop, int], None]
 ) -> None:

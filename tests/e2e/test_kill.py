@@ -6,6 +6,7 @@ import pytest
 
 from tests.e2e.shop import EXPIRED, UNPAID, Shop
 from tests.support.load import Load, Ticket, unknown
+from tests.support.params import more
 from tests.support.processes import family, is_alive
 from tests.support.waiting import wait_until
 
@@ -54,7 +55,7 @@ def test_kill_at_each_step_of_a_purchase(shop: Shop, points: Sequence[str]) -> N
     check(shop, sale_id, loads)
 
 
-@pytest.mark.parametrize("point", ["in_expire", "after_expire_commit"])
+@pytest.mark.parametrize("point", ["after_expire_commit", *more("in_expire")])
 def test_kill_in_expiry(shop: Shop, point: str) -> None:
     sale_id = shop.create_sale(STOCK)
     load = buying(shop, shop.tickets(sale_id, BUYERS)).finish()
@@ -74,6 +75,7 @@ def test_kill_in_expiry(shop: Shop, point: str) -> None:
     assert shop.corrections(sale_id) == []
 
 
+@pytest.mark.long
 def test_kill_a_web_process_during_load(shop: Shop) -> None:
     sale_id = shop.create_sale(STOCK)
     load = buying(shop, shop.tickets(sale_id, BUYERS))
@@ -84,6 +86,7 @@ def test_kill_a_web_process_during_load(shop: Shop) -> None:
     check(shop, sale_id, [load.finish()])
 
 
+@pytest.mark.long
 def test_kill_the_first_process_of_workers_and_beat_during_load(shop: Shop) -> None:
     """It alone: its children are left without a parent, and must not stay."""
     sale_id = shop.create_sale(STOCK)

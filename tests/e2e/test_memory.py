@@ -46,6 +46,7 @@ def sizes(shop: Shop) -> dict[int, int]:
     return found
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_purchases(small_shop: Shop) -> None:
     sell(small_shop)  # The first purchases fill caches and pools.
     before = sizes(small_shop)

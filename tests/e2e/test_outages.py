@@ -11,6 +11,7 @@ import pytest
 from tests.e2e.conftest import OpenShop
 from tests.e2e.shop import UNPAID, Shop
 from tests.support.load import Ticket
+from tests.support.params import more
 from tests.support.rabbitmq import RabbitMQ
 from tests.support.stack import Plan
 from tests.support.waiting import wait_until
@@ -50,6 +51,7 @@ def buy_in_parts(shop: Shop, between: Callable[[Shop], None]) -> tuple[int, list
     return sale_id, tickets
 
 
+@pytest.mark.long
 def test_worker_that_is_restarted_again_and_again(shop: Shop) -> None:
     sale_id, tickets = buy_in_parts(shop, stop)
 
@@ -78,6 +80,7 @@ def test_worker_that_stood_still_does_no_harm(shop: Shop) -> None:
     check(shop, sale_id, tickets)
 
 
+@pytest.mark.long
 def test_worker_that_stands_still_in_a_transaction_keeps_no_rows(
     open_shop: OpenShop, tmp_path: Path
 ) -> None:
@@ -131,7 +134,7 @@ def lose_everything(shop: Shop, rabbitmq: RabbitMQ) -> None:
     rabbitmq.create_vhost(shop.vhost)
 
 
-TROUBLES = (restart, die, stand_still, run_out_of_memory, run_out_of_disk, lose_everything)
+TROUBLES = (stand_still, *more(restart, die, run_out_of_memory, run_out_of_disk, lose_everything))
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)

@@ -9,6 +9,7 @@ import pytest
 from tests.e2e.conftest import OpenShop, revived
 from tests.e2e.shop import UNPAID, Shop
 from tests.support.load import Answer, Load
+from tests.support.params import more
 from tests.support.rabbitmq import RabbitMQ
 from tests.support.stack import Plan
 from tests.support.waiting import wait_until
@@ -72,7 +73,9 @@ def has_accepted(load: Load, enough: int) -> bool:
     return load.kinds["ok"] > enough
 
 
-@pytest.mark.parametrize("trouble", [die, roll_back, throw_away, forbid_writes, lose_the_replica])
+@pytest.mark.parametrize(
+    "trouble", [roll_back, *more(die, throw_away, forbid_writes, lose_the_replica)]
+)
 def test_redis_that_fails_in_a_burst(shop: Shop, trouble: Callable[[Shop, Load], None]) -> None:
     sale_id = shop.create_sale(UNITS)
     load = shop.load(again=not_in, lasting=90, connections=16)

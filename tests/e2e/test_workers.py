@@ -85,6 +85,7 @@ def test_worker_that_is_deaf_ends_and_its_successor_works(shop: Shop) -> None:
     check(shop, sale_id, tickets)
 
 
+@pytest.mark.long
 def test_worker_whose_broker_was_killed_works_again(
     open_shop: OpenShop, own_redis: RedisServer
 ) -> None:

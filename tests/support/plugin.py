@@ -37,8 +37,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         skip_or_fail(environment.back_ends().postgres_missing or "DATABASE_URL names SQLite")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, None, None]:
+    group_what_shares_a_back_end(items)
+    leave_out_what_takes_long(config, items)
+    yield
+    keep_packages_together(items)
+
+
+def group_what_shares_a_back_end(items: list[pytest.Item]) -> None:
     """Tests that share a back end of the developer's own run one after the other."""
     shared = {"broker_url": "CELERY_BROKER_URL", "zookeeper_hosts": "ZOOKEEPER_HOSTS"}
     for item in items:
@@ -47,7 +56,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.xdist_group(name))
 
 
-@pytest.hookimpl(trylast=True, specname="pytest_collection_modifyitems")
+def leave_out_what_takes_long(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """`long`: more of the same; all of it with LONG=1 or FULL=1, or when asked for by its name."""
+    named = "long" in config.option.markexpr or any("::" in name for name in config.args)
+    if named or "1" in (os.environ.get("LONG"), os.environ.get("FULL")):
+        return
+    left = [item for item in items if item.get_closest_marker("long")]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
+
+
 def keep_packages_together(items: list[pytest.Item]) -> None:
     """In random order, but not so that a package's shop is started again and again."""
     first: dict[Path, int] = {}
