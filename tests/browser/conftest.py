@@ -1,5 +1,6 @@
 """One shop of three web processes for all tests, and Chromium to visit it."""
 
+import contextlib
 import itertools
 import json
 import subprocess
@@ -96,23 +97,41 @@ def shop(_own_postgres: Postgres, _migrated: str) -> Iterator[Shop]:
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     """Of a module only: while it is open, its thread has an event loop, which others can't bear."""
+    with launched() as browser:
+        yield browser
+
+
+@contextlib.contextmanager
+def launched(**options: Any) -> Iterator[Browser]:
     with skip_if_missing():
         program = binaries.find("chromium", "chromium-browser", "google-chrome")
     if program is None:
         skip_or_fail("Chromium not found: make services")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=program, args=FLAGS, **options)
         yield browser
         browser.close()
 
 
 @pytest.fixture
+def stalled(shop: Shop) -> Iterator[None]:
+    """No order is made until the test launches the worker again."""
+    shop.stack.kill("orders1")
+    yield
+    if not shop.stack.members["orders1"].is_running:
+        shop.stack.launch("orders1")
+
+
+@pytest.fixture
 def enter(shop: Shop, chromium: Browser) -> Iterator[Enter]:
-    """`enter(web=1, locale=…)`: somebody new with a browser; at the end each is checked."""
+    """`enter(web=1, locale=…)`: somebody new with a browser; at the end each is checked.
+
+    `url`: of another shop.
+    """
     entered: list[Visitor] = []
 
-    def make(*, web: int = 0, **options: Any) -> Visitor:
-        visitor = Visitor.enter(chromium, shop.stack.base_urls[web], **options)
+    def make(*, web: int = 0, url: str = "", **options: Any) -> Visitor:
+        visitor = Visitor.enter(chromium, url or shop.stack.base_urls[web], **options)
         entered.append(visitor)
         return visitor
 

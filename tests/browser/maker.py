@@ -17,17 +17,27 @@ django.setup()
 
 from django.contrib.auth.models import User  # noqa: E402
 from django.db import close_old_connections  # noqa: E402
-from django.utils import timezone  # noqa: E402
+from django.test import RequestFactory  # noqa: E402
+from django.utils import timezone, translation  # noqa: E402
 
 from inventory.models import FlashSale  # noqa: E402
-from inventory.services import create_sale  # noqa: E402
+from inventory.services import allocate, change_sale, close_sale, create_sale  # noqa: E402
 from orders.models import Order, OrderEvent, Rejection, Status  # noqa: E402
 from orders.priming import prime  # noqa: E402
+from seckill.errors import error_page  # noqa: E402
 
 
 def sale(
-    *, name: str, stock: int, starts_in: float = -60, duration: float = 7200, **rest: Any
+    *,
+    name: str,
+    stock: int,
+    starts_in: float = -60,
+    duration: float = 7200,
+    taken: int = 0,
+    primed: bool = True,
+    **rest: Any,
 ) -> int:
+    """`taken`: so many units are gone. `primed`: the gate is loaded at once."""
     starts_at = timezone.now() + timedelta(seconds=starts_in)
     made = create_sale(
         name=name,
@@ -38,8 +48,21 @@ def sale(
         ends_at=starts_at + timedelta(seconds=duration),
         **rest,
     )
-    prime(made.pk)
+    if taken:
+        allocate(made.pk, taken)
+    if primed:
+        prime(made.pk)
     return made.pk
+
+
+def change(
+    *, sale_id: int, close: bool = False, starts_in: float | None = None, **columns: Any
+) -> bool:
+    if close:
+        return close_sale(sale_id)
+    if starts_in is not None:
+        columns["starts_at"] = timezone.now() + timedelta(seconds=starts_in)
+    return change_sale(sale_id, **columns)
 
 
 def buyer(*, name: str) -> int:
@@ -71,7 +94,21 @@ def order(*, sale_id: int, buyer: str, status: str, paid: bool = False, age: flo
     return str(made.pk)
 
 
-KINDS: dict[str, Callable[..., Any]] = {"sale": sale, "buyer": buyer, "order": order}
+def error(*, code: str, language: str) -> dict[str, Any]:
+    """The page for an error, as a route of Playwright may answer with it."""
+    with translation.override(language):
+        page = error_page(RequestFactory().get("/"), code)
+    headers = {name: value for name, value in page.items() if name != "Content-Length"}
+    return {"status": page.status_code, "headers": headers, "body": page.text}
+
+
+KINDS: dict[str, Callable[..., Any]] = {
+    "sale": sale,
+    "change": change,
+    "buyer": buyer,
+    "order": order,
+    "error": error,
+}
 
 
 def main() -> None:

@@ -1,45 +1,15 @@
 """From a look at the sale to a paid order, and what comes between."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, WebSocketRoute, expect
+from playwright.sync_api import WebSocketRoute, expect
 
+from tests.browser.button import ORDER, QUEUE, SLOW, expect_face, press_buy
 from tests.browser.conftest import Enter, Shop
 from tests.browser.visitors import Visitor
 
 pytestmark = pytest.mark.timeout(180)
-
-ORDER = re.compile(r"/orders/[0-9a-f-]{36}/$")
-QUEUE = re.compile(r"/purchases/\d+/[0-9a-f-]{36}/$")
-SLOW = 20_000  # ms, for what takes a worker
-
-
-def press_buy(page: Page) -> None:
-    page.locator("#buy").get_by_role("button", name="Buy now").click()
-
-
-def expect_face(page: Page, name: str, *, timeout: float = 10_000) -> None:
-    text = {
-        "ready": "Buy now",
-        "bought": "You got it: view the order",
-        "queueing": "You are in the queue",
-        "maybe_back": "Sold out for now",
-        "not_started": "Not open yet",
-        "login_required": "Sign in to buy",
-        "offline": "You are offline",
-    }[name]
-    expect(page.locator("#buy [data-control]")).to_have_text(text, timeout=timeout)
-
-
-@pytest.fixture
-def stalled(shop: Shop) -> Iterator[None]:
-    """No order is made until the test launches the worker again."""
-    shop.stack.kill("orders1")
-    yield
-    if not shop.stack.members["orders1"].is_running:
-        shop.stack.launch("orders1")
 
 
 def bought(shop: Shop, visitor: Visitor, sale_id: int) -> str:

@@ -1,32 +1,23 @@
 """Every page, as anybody may have it: language, colours, size, keyboard, and without waiting."""
 
-import gettext
 import gzip
-import itertools
-import os
 import re
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 from urllib.parse import urljoin
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from django.conf import settings as django_settings
 from playwright.sync_api import Page, expect
 
 from scripts.screenshots import fresh_id
 from tests.browser.conftest import Enter, Shop
+from tests.browser.looks import PHONE, VARIANTS, Look
 from tests.browser.visitors import Visitor
 
 pytestmark = pytest.mark.timeout(180)
 
-DESKTOP, PHONE = {"width": 1100, "height": 800}, {"width": 360, "height": 740}
-ALL_VARIANTS = list(itertools.product(("light", "dark"), ("en-US", "zh-CN"), (DESKTOP, PHONE)))
-# Both themes, both languages, both sizes; FULL=1 takes all eight.
-VARIANTS = ALL_VARIANTS if os.environ.get("FULL") else [ALL_VARIANTS[0], ALL_VARIANTS[7]]
 BUDGET = 60_000  # bytes of a page with its style and scripts, compressed
 PUBLIC = ("/", "/sales/{sale}/", "/sales/{soon}/", "/sales/{gone}/", "/login/", "/register/")
 PERSONAL = (
@@ -71,41 +62,17 @@ def cookie(page: Page, name: str) -> str:
     return next(c["value"] for c in page.context.cookies() if c["name"] == name)
 
 
-def variant_id(variant: tuple[str, str, dict[str, int]]) -> str:
-    theme, locale, size = variant
-    return f"{theme}-{locale}-{size['width']}"
-
-
-@cache
-def english_texts() -> list[str]:
-    """Whatever would be on a page if its translation were missing."""
-    found = []
-    for path in sorted(django_settings.BASE_DIR.glob("*/locale/zh_Hans/LC_MESSAGES/django.mo")):
-        with path.open("rb") as file:
-            catalog = vars(gettext.GNUTranslations(file))["_catalog"]
-        texts = (key if isinstance(key, str) else key[0] for key in catalog)
-        found += [text for text in texts if len(text) > 5 and "%" not in text and "{" not in text]
-    return found
-
-
-@pytest.mark.parametrize("variant", VARIANTS, ids=variant_id)
+@pytest.mark.parametrize("look", VARIANTS, ids=str)
 def test_pages_are_accessible_translated_and_fit(
-    enter: Enter, names: dict[str, Any], variant: tuple[str, str, dict[str, int]]
+    enter: Enter, names: dict[str, Any], look: Look
 ) -> None:
-    theme, locale, size = variant
-    visitor = enter(color_scheme=theme, locale=locale, viewport=size, reduced_motion="reduce")
-    axe, found = Axe(), []
+    visitor = enter(**look.options)
 
-    for address in addresses(visitor, names):
-        page = visitor.go(address)
-        for violation in axe.run(page).response["violations"]:
-            where = [node["target"] for node in violation["nodes"]]
-            found.append(f"{address}: {violation['id']} {where}")
-        if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
-            found.append(f"{address}: wider than the screen")
-        if locale == "zh-CN":
-            shown = page.locator("body").inner_text()
-            found += [f"{address}: {text!r}" for text in english_texts() if text in shown]
+    found = [
+        f"{address}: {fault}"
+        for address in addresses(visitor, names)
+        for fault in look.faults(visitor.go(address))
+    ]
 
     assert found == []
 

@@ -53,7 +53,7 @@ class Visitor:
         self.page.fill("[name=username]", name)
         self.page.fill("[name=password]", name)
         self.page.locator("main form").get_by_role("button").last.click()
-        expect(self.page).to_have_url(self.base_url + to)
+        expect(self.page).to_have_url(self.base_url + to, timeout=20_000)
         return self.page
 
     def check(self) -> None:

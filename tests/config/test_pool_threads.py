@@ -39,12 +39,12 @@ def test_pool_answers_unavailable_at_the_deadline() -> None:
 
 
 @pytest.mark.parametrize(("method", "again"), [("GET", True), ("POST", False)])
-def test_pool_answers_a_browser_with_a_page_that_tries_again(method: str, again: bool) -> None:
+def test_pool_answers_a_browser_with_a_page_that_can_try_again(method: str, again: bool) -> None:
     browser = [(b"accept", b"text/html,application/xhtml+xml")]
     client = run(lambda app: get(app, "/blocked", method=method, headers=browser), deadline=SOON)
 
     assert dict(client.headers)[b"content-type"] == b"text/html; charset=utf-8"
-    assert (b'http-equiv="refresh"' in client.body) is again
+    assert (b'<a href="">Try again' in client.body) is again
     assert b"The site is busy" in client.body
     assert "请稍后再试" in client.body.decode()
 

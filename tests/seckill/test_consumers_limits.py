@@ -227,6 +227,31 @@ async def test_resume_tells_how_things_stand_again(dial: Dial, tab: Tab) -> None
     assert again["data"]["order_id"] == str(order.pk)
 
 
+@pytest.mark.parametrize("more", ["", ', "seq": null', ', "seq": -1', ', "last_seq": "x"'])
+async def test_resume_needs_no_number(dial: Dial, tab: Tab, more: str) -> None:
+    """It isn't a gap that is filled: the present state is told, whatever the client knows."""
+    order: Order = await rows(OrderFactory, user=tab.user)
+    socket = await dial("/ws/v1/me", cookie=tab.cookie)
+    await connected(socket)
+    await frame(socket)
+
+    await socket.send_to(text_data=f'{{"type": "resume"{more}}}')
+
+    told = [await frame(socket), await frame(socket)]
+    assert [each["type"] for each in told] == ["hello", "purchase.succeeded"]
+    assert told[1]["data"]["order_id"] == str(order.pk)
+    assert await quiet(socket)
+
+
+async def test_resume_with_nothing_to_tell_still_gets_an_answer(dial: Dial, tab: Tab) -> None:
+    socket = await dial("/ws/v1/me", cookie=tab.cookie)
+    await connected(socket)
+
+    await socket.send_to(text_data='{"type": "resume"}')
+
+    assert ((await frame(socket))["type"], await quiet(socket)) == ("hello", True)
+
+
 async def test_resume_of_a_sale_tells_its_state(dial: Dial, sale: FlashSale) -> None:
     socket = await dial(f"/ws/v1/sales/{sale.pk}")
     await connected(socket)

@@ -64,7 +64,9 @@ def test_unavailable_page_comes_again_by_itself(broken: Broken) -> None:
     response = broken.client.get("/")
 
     wait = response["Retry-After"]
-    assert f'<meta http-equiv="refresh" content="{wait}">' in response.text
+    assert f'<noscript><meta http-equiv="refresh" content="{wait}"></noscript>' in response.text
+    assert f'data-wait="{wait}"' in response.text
+    assert "again.js" in response.text
 
 
 @pytest.mark.parametrize(("method", "path"), [("post", "/"), ("get", "/logout/"), ("put", "/me/")])

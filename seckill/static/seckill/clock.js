@@ -9,6 +9,7 @@ const WARN = { plain: [[300, "m5"], [60, "m1"], [10, "s10"]], deadline: [[120, "
 
 let ahead = null; // the server's time minus ours, in ms; errs late, never early
 let syncing = null;
+const told = new Map(); // for each moment, how many marks before it were passed
 
 /** The server's time in ms, never early; NaN before anything is known. */
 export const serverNow = () => performance.now() + (ahead ?? NaN);
@@ -75,10 +76,10 @@ function warn(node, left) {
   const deadline = node.matches(".deadline");
   const marks = WARN[deadline ? "deadline" : "plain"];
   const passed = marks.filter(([at]) => left <= at).length;
-  const before = Number(node.dataset.passed ?? (deadline ? 0 : passed));
+  const before = told.get(node.dataset.until) ?? (deadline ? 0 : passed);
   if (passed > before) (deadline ? toast : announce)(texts[marks[passed - 1][1]]);
   node.classList.toggle("urgent", deadline && left <= 120);
-  node.dataset.passed = passed;
+  told.set(node.dataset.until, passed);
 }
 
 function beat() {

@@ -1,5 +1,5 @@
 // The list of sales: tabs, and numbers that stay fresh while somebody looks.
-import { jitter, renew } from "./page.js";
+import { jitter, onReturn, renew } from "./page.js";
 
 const EVERY = 5000;
 const bar = () => document.querySelector("[data-tabs]");
@@ -47,6 +47,6 @@ document.addEventListener("keydown", (event) => {
 enhance();
 document.addEventListener("renewed", enhance);
 document.addEventListener("time-up", () => setTimeout(renew, 300 + jitter(700)));
-addEventListener("pageshow", (event) => event.persisted && renew());
+onReturn(renew);
 document.addEventListener("visibilitychange", () => document.hidden || renew());
 setInterval(() => document.hidden || renew(), EVERY + jitter(1000));

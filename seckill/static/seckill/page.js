@@ -30,6 +30,16 @@ export const cookie = (name) => document.cookie.split("; ").find((pair) => pair.
 export const csrf = () => document.querySelector("[name=csrfmiddlewaretoken]")?.value ?? "";
 
 let renewing = null;
+let here = new AbortController();
+
+// What was asked before the page was left says nothing about later.
+addEventListener("pagehide", () => { here.abort(); here = new AbortController(); });
+
+/** Call when the page was left and is shown again: kept whole, or from a copy that nobody asked about. */
+export function onReturn(callback) {
+  const [{ type } = {}] = performance.getEntriesByType("navigation");
+  addEventListener("pageshow", ({ persisted }) => (persisted || type === "back_forward") && callback());
+}
 
 /** Fetch this page again and put its live parts in; resolves to the new document, or null. */
 export function renew() {
@@ -39,16 +49,23 @@ export function renew() {
 
 async function fetchPage() {
   try {
-    const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" }, signal: here.signal });
     if (answer.redirected && new URL(answer.url).pathname !== location.pathname) location.replace(answer.url);
     if (!answer.ok) return null;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     document.querySelectorAll("[data-live]").forEach((part) => replace(part, fresh.getElementById(part.id)));
+    trust(fresh);
     document.dispatchEvent(new CustomEvent("renewed", { detail: fresh }));
     return fresh;
   } catch {
     return null;
   }
+}
+
+/** Signing in makes the tokens of pages from before worthless. */
+function trust(fresh) {
+  const token = fresh.querySelector("[name=csrfmiddlewaretoken]")?.value;
+  if (token) document.querySelectorAll("[name=csrfmiddlewaretoken]").forEach((input) => { input.value = token; });
 }
 
 // What the server sent for each live part, before scripts touched it.

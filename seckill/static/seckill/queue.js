@@ -79,8 +79,10 @@ async function place() {
 
 function eta() {
   const [[t0, a0], [t1, a1]] = [places[0], places.at(-1)];
-  const left = a0 > a1 ? (a1 * (t1 - t0)) / (a0 - a1) / 1000 : 0;
-  return left ? `· ${says.eta.replace("{}", `${Math.ceil(left * 0.7)}–${Math.ceil(left * 1.5)}`)}` : "";
+  if (a0 <= a1) return "";
+  const seconds = (a1 * (t1 - t0)) / (a0 - a1) / 1000;
+  const [text, unit] = seconds < 100 ? [says.eta, 1] : [says.minutes, 60];
+  return `· ${text.replace("{}", [0.7, 1.5].map((part) => Math.ceil((seconds * part) / unit)).join("–"))}`;
 }
 
 const live = new Live("/ws/v1/me", (frame) => {

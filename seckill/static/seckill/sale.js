@@ -1,7 +1,7 @@
 // One sale: the buy button in each of its states. The server decides; this asks it and tells.
 import { serverNow } from "./clock.js";
 import { Live } from "./live.js";
-import { announce, cookie, jitter, renew, sleep, texts, toast } from "./page.js";
+import { announce, cookie, jitter, onReturn, renew, sleep, texts, toast } from "./page.js";
 import { pending } from "./pending.js";
 import { me } from "./shop.js";
 import { Token } from "./token.js";
@@ -194,20 +194,22 @@ function believe(state) {
 const gone = (state) => state === "sold_out" || state === "maybe_back";
 
 /** The whole crowd hears of it in the same instant; each asks a little later than the others. */
-const lookSoon = (most) => setTimeout(() => renew(), jitter(most));
+function lookSoon() {
+  setTimeout(renew, jitter(1000));
+  setTimeout(renew, FRESH + jitter(500));
+}
 
 new Live(`/ws/v1/sales/${sale}`, (frame) => {
   if (frame.type === "sale.back_in_stock") back();
   if (frame.type === "sale.sold_out") reopened = -Infinity;
-  if (frame.type.startsWith("sale.")) lookSoon(1000);
-  if (frame.type === "hello" && frame.data.state !== stateOf(offered)) lookSoon(1000);
+  if (frame.type.startsWith("sale.")) lookSoon();
+  if (frame.type === "hello" && frame.data.state !== stateOf(offered)) lookSoon();
 });
 
 const stateOf = (face_) => ({ ready: "open", not_started: "scheduled", maybe_back: "sold_out", ended: "closed" })[face_] ?? face_;
 
 function back() {
   reopened = performance.now();
-  setTimeout(renew, FRESH + jitter(500));
   if (!gone(offered)) return;
   // A moment later for each, because all who watch hear of it in the same instant.
   setTimeout(() => renew().then(tellBack), jitter(500));
@@ -249,8 +251,10 @@ if (bell) {
 
 addEventListener("online", () => { show(); look(); renew(); });
 addEventListener("offline", show);
-addEventListener("pageshow", (event) => { if (event.persisted) { busy = leaving = false; look(); renew(); } });
-document.addEventListener("visibilitychange", () => { if (!document.hidden) { look(); renew(); } });
+// Somebody else may have signed in meanwhile: first a page that fits, then what is asked with it.
+const lookAgain = () => renew().then(look);
+onReturn(() => { busy = leaving = false; lookAgain(); });
+document.addEventListener("visibilitychange", () => document.hidden || lookAgain());
 
 async function watch() {
   for (;;) {

@@ -1,14 +1,19 @@
 // On every page: who is signed in, unseen results, theme, offline, results that come in elsewhere.
 import "./clock.js";
 import { Live } from "./live.js";
-import { cookie, texts, toast } from "./page.js";
+import { cookie, onReturn, texts, toast } from "./page.js";
 import { pending } from "./pending.js";
 
 const sale = document.querySelector("article[data-sale]")?.dataset.sale;
 
 /** The personal bits: `{name, unseen, purchase}`. Nobody signed in: nothing is asked. */
 export async function me() {
-  if (!cookie("signed_in")) return { name: null, unseen: 0, purchase: null };
+  const nobody = { name: null, unseen: 0, purchase: null };
+  if (!cookie("signed_in")) {
+    // Only public pages don't know by themselves who reads them.
+    if (document.querySelector("[data-signed-out]")) show(nobody);
+    return nobody;
+  }
   const answer = await fetch(sale ? `/me/?sale=${sale}` : "/me/", { cache: "no-store" });
   if (!answer.ok) throw new Error(`${answer.status}`);
   const bits = await answer.json();
@@ -19,7 +24,7 @@ export async function me() {
 function show({ name, unseen }) {
   document.querySelectorAll("[data-signed-out]").forEach((node) => { node.hidden = Boolean(name); });
   document.querySelectorAll("[data-signed-in]").forEach((node) => { node.hidden = !name; });
-  if (name) document.querySelectorAll("[data-name]").forEach((node) => { node.textContent = name; });
+  document.querySelectorAll("[data-name]").forEach((node) => { node.textContent = name ?? ""; });
   document.querySelectorAll("[data-unseen]").forEach((node) => {
     node.hidden = !unseen;
     node.querySelector(".num").textContent = unseen;
@@ -72,7 +77,10 @@ function result(frame) {
 }
 
 // Pages about one sale or one purchase look after themselves.
-if (!sale) me().catch(() => {});
+if (!sale) {
+  me().catch(() => {});
+  onReturn(() => me().catch(() => {}));
+}
 if (!document.querySelector("#queue, #order") && cookie("signed_in") && pending.size) {
   new Live("/ws/v1/me", (frame) => frame.type.startsWith("purchase.") && result(frame));
 }

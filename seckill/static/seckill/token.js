@@ -17,7 +17,7 @@ export class Token {
 
   /** The token of the buyer with this name; solves the small task if there is none yet. */
   get(name) {
-    this.#held ??= this.#kept(name);
+    if (this.#held?.name !== name) this.#held = this.#kept(name);
     if (this.#held) return Promise.resolve(this.#held.token);
     this.#getting ??= this.#fetch(name).finally(() => { this.#getting = null; });
     return this.#getting;
