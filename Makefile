@@ -13,7 +13,7 @@ TEST_WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test e2e screenshots check format bench chaos rehearse install venv lock services clean
+.PHONY: help run test coverage e2e screenshots check format bench chaos rehearse install venv lock services clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -28,8 +28,14 @@ install: ## make .venv with all that development needs
 run: venv ## start the shop, with a demo sale, on http://127.0.0.1:8000
 	@exec $(BIN)/python manage.py up
 
-test: install ## run the whole suite (ARGS="-k gate")
+# LONG and FULL reach it from the environment or from make's command line.
+test: install ## run the suite (ARGS="-k gate"; LONG=1 or FULL=1 for more of it)
 	@exec $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup $(ARGS)
+
+# Not those that run the shop as processes of its own: what happens there isn't counted.
+coverage: install ## tell which lines of inventory, orders and seckill no test reaches
+	@exec $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup -m "not e2e and not browser" \
+		--cov --cov-report=term $(ARGS)
 
 e2e: install ## run the tests that drive a browser
 	@exec $(BIN)/python -m pytest tests/browser -m browser $(ARGS)
