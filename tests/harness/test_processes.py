@@ -32,7 +32,13 @@ OWNER = """
 ENDS: dict[str, tuple[str, Callable[["subprocess.Popen[str]"], None]]] = {
     "by itself": ("def end(): pass", lambda _owner: None),
     "by an exception": ("def end(): raise ZeroDivisionError", lambda _owner: None),
-    "by Ctrl-C": ("def end(): time.sleep(60)", lambda owner: owner.send_signal(signal.SIGINT)),
+    # Whoever runs the tests in the background has SIGINT ignored, here too.
+    "by Ctrl-C": (
+        "import signal\ndef end():\n"
+        "    signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "    signal.raise_signal(signal.SIGINT)",
+        lambda _owner: None,
+    ),
     "by kill -9": ("def end(): time.sleep(60)", lambda owner: owner.kill()),
 }
 
