@@ -1,6 +1,5 @@
 """Nothing that a test process starts outlives it, however it ends."""
 
-import signal
 import subprocess
 import sys
 import textwrap
