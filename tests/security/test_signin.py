@@ -88,7 +88,7 @@ def test_registering_is_bounded_for_a_network(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It must tell that a name is taken; so it tells few of them."""
-    # A longer window: one more is allowed each second otherwise, and a slow machine takes that long.
+    # Otherwise one more is allowed each second, and a slow machine takes that long.
     monkeypatch.setattr(signin, "REGISTER_RATE", REGISTER_RATE._replace(window=3600))
     UserFactory(username="boss")
     form = {"username": "boss", "password1": "x", "password2": "x"}
