@@ -33,7 +33,7 @@ test: install ## run the suite (ARGS="-k gate"; LONG=1 or FULL=1 for more of it)
 	@exec $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup $(ARGS)
 
 # Not those that run the shop as processes of its own: what happens there isn't counted.
-coverage: install ## tell which lines of inventory, orders and seckill no test reaches
+coverage: install ## tell which lines no test reaches
 	@exec $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup -m "not e2e and not browser" \
 		--cov --cov-report=term $(ARGS)
 

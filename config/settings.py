@@ -156,7 +156,7 @@ else:
         "options": f"-c statement_timeout={_timeout_ms} -c lock_timeout={_timeout_ms}"
         # No transaction waits for anything but the database; a process that stands still in one
         # would hold up all the others, who need its rows.
-        f" -c idle_in_transaction_session_timeout={4 * _timeout_ms}",
+        " -c idle_in_transaction_session_timeout=10000",
         # A peer that vanished without a word is noticed within seconds, not hours.
         "keepalives": 1,
         "keepalives_idle": 5,

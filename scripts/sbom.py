@@ -55,11 +55,10 @@ def component(pin: Pin) -> dict[str, Any]:
     if licence := _licence(pin):
         made["licenses"] = [licence]
     # One reference for each file: a component's own hashes would be those of a single file.
-    address = f"https://pypi.org/project/{pin.name}/{pin.version}/"
     made["externalReferences"] = [
         {
             "type": "distribution",
-            "url": address,
+            "url": pin.purl,
             "hashes": [{"alg": "SHA-256", "content": content}],
         }
         for content in pin.hashes

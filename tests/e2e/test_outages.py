@@ -87,7 +87,7 @@ def test_worker_that_stands_still_in_a_transaction_keeps_no_rows(
     """The database ends what holds up others; the worker that wakes up again does its work anew."""
     marker = tmp_path / "held"
     held = {"SECKILL_TESTING": "1", "FAULTPOINTS": f"in_create!hold={marker}"}
-    with open_shop(Plan(web=1, workers=2), DATABASE_TIMEOUT="1", **held) as shop:
+    with open_shop(Plan(web=1, workers=2), **held) as shop:
         sale_id = shop.create_sale(1_000)
         tickets = shop.tickets(sale_id, BUYERS)
         assert shop.load(connections=4).run(tickets).kinds == {"ok": BUYERS}
