@@ -31,7 +31,9 @@ def test_countdown_ignores_a_wrong_device_clock(shop: Shop, enter: Enter, minute
         page.goto(f"/sales/{sale_id}/")
         expect(page.locator(".countdown.big .digits")).not_to_be_empty()
 
-    assert abs(seconds_left(right) - seconds_left(wrong)) <= 1.5
+    # Between two looks at the right one, however long they take.
+    before, shown, after = (seconds_left(page) for page in (right, wrong, right))
+    assert after - 1 <= shown <= before + 1
 
 
 def test_button_opens_at_the_start_without_a_reload(shop: Shop, enter: Enter) -> None:
