@@ -37,6 +37,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 SIGN_IN, BAD_MESSAGE, NOT_FOUND, TOO_FAST = 4401, 4400, 4404, 4429
+RESTART = 1012
 
 LONGEST = 4096  # characters of a message
 BAD_MESSAGES = 3  # this many close the socket
@@ -49,6 +50,7 @@ BACKEND_DEADLINE = 2.5  # seconds for one question to the database
 HEARTBEAT = 20.0  # seconds; a client that hears nothing for 45 takes the socket for dead
 PUBLIC_EVERY = 0.5  # seconds between two frames about the same sale
 SLOWEST = 10.0  # seconds that a client may take to read one frame
+LAST_FRAME = 1.0  # the same, when the process ends
 
 _AWAY = (RedisError, DatabaseError, OSError)  # TimeoutError is an OSError.
 
@@ -59,6 +61,18 @@ async def _read(function: Callable[..., T], *args: Any) -> T:
     async with asyncio.timeout(BACKEND_DEADLINE):
         result: T = await call(*args)
         return result
+
+
+_open: "set[Socket]" = set()  # of this process
+
+
+async def close_all() -> None:
+    """Send everybody to another process, or to this one's successor; `LAST_FRAME` at most."""
+    farewells = [asyncio.ensure_future(socket.close(RESTART)) for socket in _open]
+    if farewells:
+        _, late = await asyncio.wait(farewells, timeout=LAST_FRAME)
+        for farewell in late:
+            farewell.cancel()
 
 
 class Socket(AsyncConsumer):  # type: ignore[misc]
@@ -79,12 +93,14 @@ class Socket(AsyncConsumer):  # type: ignore[misc]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.main = asyncio.current_task()
+        _open.add(self)
         try:
             await super().__call__(scope, receive, send)
         except asyncio.CancelledError:
             if not self.too_slow:
                 raise
         finally:
+            _open.discard(self)
             for task in self.tasks:
                 task.cancel()
             await self.left()

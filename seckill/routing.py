@@ -37,6 +37,23 @@ async def _deny(receive: Receive, send: Send, code: int) -> None:
     await send({"type": "websocket.close", "code": code})
 
 
+async def come_again(receive: Receive, send: Send) -> None:
+    """Accept, as only then is a close code heard, and send the client elsewhere."""
+    await receive()
+    await send({"type": "websocket.accept"})
+    await _pass_on(send, {"type": "websocket.close", "code": TRY_AGAIN})
+
+
+async def _pass_on(send: Send, message: Mapping[str, Any]) -> None:
+    """Send; but daphne's library has not heard of the close code 1012 and drops the connection."""
+    if message["type"] == "websocket.close" and message.get("code") == TRY_AGAIN:
+        protocol: Any = next(iter(getattr(send, "args", ())), None)
+        if hasattr(protocol, "sendCloseFrame") and protocol.state == protocol.STATE_OPEN:
+            protocol.sendCloseFrame(code=TRY_AGAIN)
+            return
+    await send(message)
+
+
 class Door:
     """Lets own pages in, bounds the handshake, and turns lost back ends into "come again"."""
 
@@ -55,13 +72,13 @@ class Door:
                     nonlocal closed
                     closed = closed or message["type"] == "websocket.close"
                     deadline.reschedule(None)
-                    await send(message)
+                    await _pass_on(send, message)
 
                 await self.app(scope, receive, answer)
         except (RedisError, DatabaseError, OSError) as error:  # TimeoutError is an OSError.
             log.warning("websocket %s closed: %s", scope["path"], type(error).__name__)
             if not closed:
-                await send({"type": "websocket.close", "code": TRY_AGAIN})
+                await _pass_on(send, {"type": "websocket.close", "code": TRY_AGAIN})
 
 
 def origin_allowed(scope: Scope) -> bool:

@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(400),
     # It shares the servers of tests/e2e, and needs the machine as they do.
-    pytest.mark.xdist_group("e2e"),
+    pytest.mark.xdist_group("shops"),
 ]
 
 SEED = 3

@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """They share servers, and the machine is not big enough for two: all in one worker."""
     for item in items:
         if "/tests/e2e/" in item.path.as_posix():
-            item.add_marker(pytest.mark.xdist_group("e2e"))
+            item.add_marker(pytest.mark.xdist_group("shops"))
 
 
 def faultpoints(folder: Path) -> dict[str, str]:

@@ -32,7 +32,7 @@ _numbers = itertools.count(1)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "/tests/marks/" in item.path.as_posix():
-            item.add_marker(pytest.mark.xdist_group("e2e"))
+            item.add_marker(pytest.mark.xdist_group("shops"))
 
 
 def transport(kind: str, server: Service, port: int) -> dict[str, str]:
