@@ -268,6 +268,7 @@ def test_up_runs_daphne_too(var: Path) -> None:
         assert up.left() == []
 
 
+@pytest.mark.long
 def test_up_killed_takes_its_children_along(var: Path) -> None:
     with running(var) as up:
         up.start("--no-demo").wait_ready()

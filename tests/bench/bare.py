@@ -1,4 +1,4 @@
-"""The yardstick: an ASGI function that does nothing, on the same server."""
+"""The yardstick: an ASGI function that does nothing, on the same server, for the same requests."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any

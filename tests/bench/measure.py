@@ -57,8 +57,10 @@ class Bench:
 
     # --- parts --------------------------------------------------------------------------------
     def bare(self) -> float:
+        """The very requests that the other parts send, answered at once."""
+        file = self._tokens(1, BUYERS)
         with self._served("asgi", "tests.bench.bare:application", environment.neutral()) as url:
-            return self._load(url).rate
+            return self._load(url, file).rate
 
     def accepted(self) -> Figures:
         with self._shop(Plan(workers=0, timers=False, beat=False)) as shop:

@@ -8,6 +8,7 @@ from playwright.sync_api import WebSocketRoute, expect
 from tests.browser.button import ORDER, QUEUE, SLOW, expect_face, press_buy
 from tests.browser.conftest import Enter, Shop
 from tests.browser.visitors import Visitor
+from tests.support.params import more
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -63,7 +64,7 @@ def test_purchase_with_the_websocket_blocked(shop: Shop, enter: Enter) -> None:
     assert ORDER.search(bought(shop, visitor, shop.sale()))
 
 
-@pytest.mark.parametrize("web", [1, 2])
+@pytest.mark.parametrize("web", [1, *more(2)])
 def test_purchase_by_any_web_process(shop: Shop, enter: Enter, web: int) -> None:
     assert ORDER.search(bought(shop, enter(web=web), shop.sale()))
 

@@ -4,6 +4,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Enter, Shop
+from tests.support.params import more
 
 MINUTES = 60_000
 WRONG_CLOCK = """
@@ -21,7 +22,7 @@ def seconds_left(page: Page) -> float:
     return sum(part * 60**place for place, part in enumerate(reversed(parts)))
 
 
-@pytest.mark.parametrize("minutes", [-10, 10])
+@pytest.mark.parametrize("minutes", [10, *more(-10)])
 def test_countdown_ignores_a_wrong_device_clock(shop: Shop, enter: Enter, minutes: int) -> None:
     sale_id = shop.sale(starts_in=300)
     right, wrong = enter().page, enter().page
@@ -74,7 +75,7 @@ def test_offset_errs_late_and_takes_the_shortest_trip(enter: Enter) -> None:
 
 
 def test_announcer_tells_of_few_moments(shop: Shop, enter: Enter) -> None:
-    sale_id = shop.sale(starts_in=22)
+    sale_id = shop.sale(starts_in=14)
     page = enter().page
     page.add_init_script(
         """addEventListener("DOMContentLoaded", () => {

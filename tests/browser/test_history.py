@@ -20,7 +20,10 @@ NOTE_RETURN = 'addEventListener("pageshow", (event) => { window.kept = event.per
 SERVER_NOW = "fetch('/api/v1/time').then((a) => a.json()).then((time) => Date.parse(time.now))"
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["kept", "anew"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(True, id="kept"), pytest.param(False, id="anew", marks=pytest.mark.long)],
+)
 def keeps(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 

@@ -23,7 +23,7 @@ pytestmark = [
 ]
 
 SEED = 3
-SECONDS = 45.0
+SECONDS = 30.0
 
 
 class Run(NamedTuple):

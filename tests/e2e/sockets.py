@@ -1,6 +1,7 @@
 """A buyer's browser as far as websockets go: signs in over HTTP, then listens."""
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -35,8 +36,12 @@ def next_frame(socket: ClientConnection, timeout: float = 30) -> Frame:
 
 
 def result_of(socket: ClientConnection, ticket: Ticket) -> Frame:
-    """The first frame about this purchase; a buyer who has orders already is told of them first."""
+    """The first frame about this purchase; a buyer who has orders already is told of them first.
+
+    Raises TimeoutError after 30 seconds without it, whatever else comes meanwhile.
+    """
+    until = time.monotonic() + 30
     while True:
-        frame = next_frame(socket)
+        frame = next_frame(socket, timeout=until - time.monotonic())
         if frame["data"].get("purchase_id") == ticket.purchase_id:
             return frame

@@ -70,6 +70,7 @@ def visit(shop: Shop, sale_id: int, times: int) -> None:
             socket.recv(timeout=10)
 
 
+@pytest.mark.long
 def test_sockets_that_come_and_go_leave_nothing(small_shop: Shop) -> None:
     sale_id = small_shop.create_sale(1)
     web = small_shop.stack.members["web1"].pid

@@ -92,6 +92,7 @@ ENDINGS = {
 }
 
 
+@pytest.mark.long
 def test_every_button_of_the_cashier_ends_as_it_should(shop: Shop) -> None:
     sale_id = shop.create_sale(len(ENDINGS))
     pressed = dict(zip(ENDINGS, buyers(shop, len(ENDINGS)), strict=True))
@@ -123,6 +124,7 @@ def test_late_money_for_a_unit_that_was_sold_goes_back(shop: Shop) -> None:
     shop.rest(sale_id)
 
 
+@pytest.mark.long
 def test_an_order_whose_payment_was_begun_expires_in_time(shop: Shop) -> None:
     """Retrying every second doesn't move the deadline; the gateway is asked, and told to close."""
     sale_id = shop.create_sale(1)

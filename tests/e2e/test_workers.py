@@ -108,6 +108,7 @@ def test_worker_whose_broker_was_killed_works_again(
         check(shop, sale_id, tickets)
 
 
+@pytest.mark.long
 def test_purchase_that_kills_its_worker_is_rejected_alone(shop: Shop, poison: Path) -> None:
     sale_id = shop.create_sale(100)
     tickets = shop.tickets(sale_id, 10)

@@ -123,6 +123,7 @@ def test_postgres_copies_and_replaces_databases(own_postgres: Postgres) -> None:
     connection.close()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_rabbitmq_keeps_durable_messages_over_a_kill(rabbitmq: RabbitMQ, broker_url: str) -> None:
     vhost = broker_url.rpartition("/")[2]

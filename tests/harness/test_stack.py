@@ -42,6 +42,7 @@ def has_ended(process: psutil.Process) -> bool:
     return not is_alive(process)
 
 
+@pytest.mark.long
 def test_stack_survives_the_death_of_a_web_process(stack: Stack) -> None:
     sale = stack.manage("create_sale", "--name", "Pen", "--price", "9.90", "--stock", "5", "--json")
     everybody = [process for member in stack.members.values() for process in family(member.pid)]
@@ -60,6 +61,7 @@ def test_stack_survives_the_death_of_a_web_process(stack: Stack) -> None:
     assert not [process for process in everybody if is_alive(process)]
 
 
+@pytest.mark.long
 def test_stack_stops_each_process_in_order_when_asked(stack: Stack) -> None:
     for name in stack.members:
         process = psutil.Process(stack.members[name].pid)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.marks.clerk import Clerk
 from tests.marks.site import TTL, Site, Switches
+from tests.support.params import more
 from tests.support.postgres import Postgres
 from tests.support.processes import this_run
 from tests.support.proxy import FaultProxy
@@ -16,7 +17,7 @@ from tests.support.redis_server import RedisServer
 from tests.support.service import Service
 from tests.support.stack import Plan, Stack
 
-KINDS = ("rabbitmq", "redis", "zookeeper")
+KINDS = ("rabbitmq", "zookeeper", *more("redis"))
 SETTINGS = {
     "CAPTCHA": "off",
     "PURCHASE_RATE": "1000/1s",

@@ -33,10 +33,11 @@ from orders.models import ENDED, LIVE, Order, Payment, Status
 from orders.payments import captures
 from orders.payments.providers import Event
 from tests.factories import FlashSaleFactory, UserFactory
+from tests.support.params import LONG
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-RUNS = int(os.environ.get("PROTOCOL_RUNS", "24"))
+RUNS = int(os.environ.get("PROTOCOL_RUNS", "24" if LONG else "10"))
 FIRST_SEED = int(os.environ.get("PROTOCOL_SEED", "1"))
 GATE_CALLS = (
     *("reserve", "settle", "release", "adjust", "prime", "configure"),

@@ -1,8 +1,11 @@
-"""Parameters of which some are run with LONG=1 only."""
+"""What is run with LONG=1 only."""
 
+import os
 from typing import Any
 
 import pytest
+
+LONG = "1" in (os.environ.get("LONG"), os.environ.get("FULL"))
 
 
 def more(*values: Any) -> list[Any]:

@@ -9,6 +9,10 @@ import pytest
 
 from tests.support import environment
 from tests.support.binaries import Missing
+from tests.support.params import LONG
+from tests.support.stack import Stack
+
+LOGS = 8000  # characters of each process
 
 
 @pytest.hookimpl(wrapper=True)
@@ -47,6 +51,20 @@ def pytest_collection_modifyitems(
     keep_packages_together(items)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failure comes with what the shop's processes wrote; the shop lives on for other tests."""
+    report = yield
+    if report.failed and report.when != "teardown":
+        values = getattr(item, "funcargs", {}).values()
+        stacks = [getattr(value, "stack", value) for value in values]
+        for stack in {id(s): s for s in stacks if isinstance(s, Stack)}.values():
+            report.sections.append(("logs of the shop", stack.logs(LOGS)))
+    return report
+
+
 def group_what_shares_a_back_end(items: list[pytest.Item]) -> None:
     """Tests that share a back end of the developer's own run one after the other."""
     shared = {"broker_url": "CELERY_BROKER_URL", "zookeeper_hosts": "ZOOKEEPER_HOSTS"}
@@ -59,7 +77,7 @@ def group_what_shares_a_back_end(items: list[pytest.Item]) -> None:
 def leave_out_what_takes_long(config: pytest.Config, items: list[pytest.Item]) -> None:
     """`long`: more of the same; all of it with LONG=1 or FULL=1, or when asked for by its name."""
     named = "long" in config.option.markexpr or any("::" in name for name in config.args)
-    if named or "1" in (os.environ.get("LONG"), os.environ.get("FULL")):
+    if named or LONG:
         return
     left = [item for item in items if item.get_closest_marker("long")]
     if left:
