@@ -16,7 +16,7 @@ import django
 django.setup()
 
 from django.contrib.auth.models import User  # noqa: E402
-from django.db import close_old_connections  # noqa: E402
+from django.db import close_old_connections, transaction  # noqa: E402
 from django.test import RequestFactory  # noqa: E402
 from django.utils import timezone, translation  # noqa: E402
 
@@ -39,17 +39,18 @@ def sale(
 ) -> int:
     """`taken`: so many units are gone. `primed`: the gate is loaded at once."""
     starts_at = timezone.now() + timedelta(seconds=starts_in)
-    made = create_sale(
-        name=name,
-        price_cents=990,
-        list_price_cents=1990,
-        quantity=stock,
-        starts_at=starts_at,
-        ends_at=starts_at + timedelta(seconds=duration),
-        **rest,
-    )
-    if taken:
-        allocate(made.pk, taken)
+    with transaction.atomic():  # Or a sweep might load the gate with what is taken next.
+        made = create_sale(
+            name=name,
+            price_cents=990,
+            list_price_cents=1990,
+            quantity=stock,
+            starts_at=starts_at,
+            ends_at=starts_at + timedelta(seconds=duration),
+            **rest,
+        )
+        if taken:
+            allocate(made.pk, taken)
     if primed:
         prime(made.pk)
     return made.pk

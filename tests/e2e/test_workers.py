@@ -8,9 +8,10 @@ from celery import Celery
 
 from config.pulse import FAILED, queue_of
 from tests.e2e.conftest import OpenShop, revived
-from tests.e2e.shop import REJECTED, UNPAID, Shop
+from tests.e2e.shop import EXPIRED, REJECTED, UNPAID, Shop
 from tests.support.load import Ticket
 from tests.support.processes import this_run
+from tests.support.rabbitmq import RabbitMQ
 from tests.support.redis_server import RedisServer
 from tests.support.stack import Plan
 from tests.support.waiting import wait_until
@@ -147,3 +148,38 @@ def test_messages_of_another_version_cost_nothing(shop: Shop) -> None:
     check(shop, sale_id, tickets)
     assert shop.rabbitmq.depth("orders", vhost=shop.vhost) == 0
     assert shop.stack.members["orders1"].is_running
+
+
+@pytest.fixture
+def hasty_broker(rabbitmq: RabbitMQ) -> Iterator[RabbitMQ]:
+    """It closes a channel when a message waits for longer than a second to be acknowledged."""
+    usual = {"consumer_timeout": "1800000", "channel_tick_interval": "60000"}
+    set_env = "application:set_env(rabbit, {}, {})."
+    for name, value in (("consumer_timeout", "1000"), ("channel_tick_interval", "500")):
+        rabbitmq.ctl("eval", set_env.format(name, value))
+    yield rabbitmq
+    for name, value in usual.items():
+        rabbitmq.ctl("eval", set_env.format(name, value))
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("hasty_broker")
+def test_timers_outlive_a_broker_that_closes_their_channel(open_shop: OpenShop) -> None:
+    """They wait with their worker, unacknowledged, until their time has come."""
+    with open_shop(Plan(web=1, workers=1), PAYMENT_WINDOW="8") as shop:
+        sale_id = shop.create_sale(20)
+        tickets = shop.tickets(sale_id, 20)
+        buy(shop, tickets)
+        shop.wait_decided(sale_id, [ticket.purchase_id for ticket in tickets])
+
+        def all_expired() -> bool:
+            shop.stack.relaunch()
+            return shop.statuses(sale_id) == {EXPIRED: 20}
+
+        wait_until(all_expired, 60, 0.2)
+        report = shop.rest(sale_id)
+        assert (report["gate"], report["allocated"]) == (20, 0)
+        assert set(shop.events(sale_id).values()) == {1}
+        # It did happen, and the worker is there again.
+        assert "PRECONDITION_FAILED" in shop.stack.members["timers"].log.read_text()
+        wait_until(lambda: any(n.startswith("timers@") for n in names(remote(shop))), 60, 0.5)
