@@ -68,11 +68,11 @@ _open: "set[Socket]" = set()  # of this process
 
 async def close_all() -> None:
     """Send everybody to another process, or to this one's successor; `LAST_FRAME` at most."""
-    farewells = [asyncio.ensure_future(socket.close(RESTART)) for socket in _open]
-    if farewells:
-        _, late = await asyncio.wait(farewells, timeout=LAST_FRAME)
-        for farewell in late:
-            farewell.cancel()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(LAST_FRAME):
+            # One that is gone already must not keep the others from hearing.
+            closing = [socket.close(RESTART) for socket in _open]
+            await asyncio.gather(*closing, return_exceptions=True)
 
 
 class Socket(AsyncConsumer):  # type: ignore[misc]
@@ -133,6 +133,8 @@ class Socket(AsyncConsumer):  # type: ignore[misc]
         await self.channel_layer.group_add(group, self.channel_name)
 
     async def websocket_connect(self, message: Mapping[str, Any]) -> None:
+        if self.closed:  # The process ends.
+            return
         await self.send({"type": "websocket.accept"})
         await self.opened()
         if not self.closed:
