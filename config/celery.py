@@ -10,7 +10,7 @@ import os
 from celery import Celery
 from kombu import Queue
 
-from config import pulse
+from config import parting, pulse
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
@@ -29,3 +29,4 @@ app.conf.task_routes = {
 }
 app.autodiscover_tasks()
 pulse.install(app)
+parting.install()
