@@ -66,8 +66,7 @@ def running(
             yield Shop(stack, redis, rabbitmq, vhost, points, ways)
             # pytest shows this only if a test failed.
             sys.stdout.write(stack.logs())
-            for member in stack.members:  # Nothing of theirs is needed any more.
-                stack.kill(member)
+            stack.discard()
     rabbitmq.ctl("delete_vhost", vhost)
 
 

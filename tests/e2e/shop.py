@@ -35,7 +35,7 @@ SETTINGS = {
     "CAPTCHA": "off",
     "PURCHASE_RATE": "1000/1s",
     "ADMIT_RETRY_AFTER": "1",
-    "SWEEP_INTERVAL": "0.5",
+    "SWEEP_INTERVAL": "1",
     "SOLD_OUT_TTL": "0.5",
 }
 RECOVERY = 40.0  # seconds; far more than it takes, for a machine that is busy with other things

@@ -75,8 +75,7 @@ def open_site(request: pytest.FixtureRequest, _own_postgres: Postgres, _migrated
                 yield site
                 # pytest shows this only if a test failed.
                 sys.stdout.write(stack.logs())
-                for member in stack.members:  # Nothing of theirs is needed any more.
-                    stack.kill(member)
+                stack.discard()
             proxy.stop()
         if kind == "redis":
             server.stop()
