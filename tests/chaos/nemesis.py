@@ -4,13 +4,14 @@ import random
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import zip_longest
+from itertools import chain, cycle
 from typing import NamedTuple
 
 from tests.chaos.history import Entry, History, Kind
-from tests.chaos.site import DATABASE, Channel, Site, links
+from tests.chaos.site import DATABASE, GROUPS, Channel, Site, links
 from tests.e2e.shop import FAULTPOINTS
 from tests.support.proxy import Mode
 from tests.support.waiting import wait_until
@@ -34,6 +35,10 @@ BACK_ENDS = {
 # promise survives one loss, not a loss of the journal and of the message at once.
 LOSSES = {("redis", "flush"), ("redis", "lose stock")}
 CALM = 20.0  # seconds that such a fault waits for
+# So that ten minutes are enough for twenty faults of each process and back end.
+TURNS = ("process", "link", "server", "process", "link", "server", "link", "point")
+Deck = list[tuple[str, str]]
+LASTING, REST = (0.5, 2.5), (0.2, 0.8)  # seconds of a fault, and after it; from, to
 
 
 class Step(NamedTuple):
@@ -45,36 +50,47 @@ class Step(NamedTuple):
     rest: float
 
 
-def menu(channel: Channel) -> list[list[tuple[str, str]]]:
-    """Every (component, fault), in groups that take turns."""
+def menu(channel: Channel) -> dict[str, list[Deck]]:
+    """Every (component, fault). Decks of the same kind take turns."""
     servers = [name for name in BACK_ENDS if name != "zookeeper" or channel == "zookeeper"]
-    pairs = [f"{group}→{name}" for group, name in links(channel)]
-    return [
-        [
-            *((name, fault) for name in PROCESSES for fault in ("kill", "stop", "pause")),
-            *((name, "kill first") for name in WORKERS),
+    ends: dict[str, list[str]] = {}
+    for group, back_end in links(channel):
+        ends.setdefault(group, []).append(f"{group}→{back_end}")
+    return {
+        "process": [
+            [
+                *((name, fault) for name in PROCESSES for fault in ("kill", "stop", "pause")),
+                *((name, "kill first") for name in WORKERS),
+            ]
         ],
-        [(link, mode) for link in pairs for mode in MODES],
-        [("point", point) for point in FAULTPOINTS],
-        [(name, fault) for name in servers for fault in BACK_ENDS[name]],
-    ]
+        "link": [[(link, mode) for link in found for mode in MODES] for found in ends.values()],
+        "server": [[(name, fault) for fault in BACK_ENDS[name]] for name in servers],
+        "point": [[("point", point) for point in FAULTPOINTS]],
+    }
 
 
 def plan(seed: int, seconds: float, channel: Channel) -> Iterator[Step]:
-    """The same for the same arguments: groups take turns, the seed decides the order in each."""
+    """The same for the same arguments: kinds take turns, the seed decides the order in each."""
     dice = random.Random(seed)
     left = seconds
-    while True:
-        groups = menu(channel)
-        for group in groups:
-            dice.shuffle(group)
-        for turn in zip_longest(*groups):
-            for component, fault in filter(None, turn):
-                step = Step(component, fault, dice.uniform(1.0, 4.0), dice.uniform(0.5, 1.5))
-                left -= step.lasting + step.rest
-                if left < 0:
-                    return
-                yield step
+    dealt = {kind: _dealt(dice, decks) for kind, decks in menu(channel).items()}
+    for kind in cycle(TURNS):
+        component, fault = next(dealt[kind])
+        step = Step(component, fault, dice.uniform(*LASTING), dice.uniform(*REST))
+        left -= step.lasting + step.rest
+        if left < 0:
+            return
+        yield step
+
+
+def _dealt(dice: random.Random, decks: list[Deck]) -> Iterator[tuple[str, str]]:
+    """One of each deck in turn, without an end: a deck that is empty is shuffled again."""
+
+    def deal(deck: Deck) -> Iterator[tuple[str, str]]:
+        while True:
+            yield from dice.sample(deck, len(deck))
+
+    return chain.from_iterable(zip(*map(deal, decks), strict=True))
 
 
 class Nemesis:
@@ -235,9 +251,21 @@ def _say(text: str) -> None:
 
 def counted(faults: Sequence[Entry]) -> dict[tuple[str, str], int]:
     """How often each fault met each component."""
-    found: dict[tuple[str, str], int] = {}
-    for entry in faults:
-        if entry.kind == "ok":
-            pair = str(entry.told["component"]), str(entry.told["fault"])
-            found[pair] = found.get(pair, 0) + 1
+    return Counter(_what(entry) for entry in faults if entry.kind == "ok")
+
+
+def hits(faults: Sequence[Entry]) -> dict[str, int]:
+    """How often anything met each process or back end; a network fault meets both of its ends.
+
+    Those who share a proxy share its faults.
+    """
+    found: Counter[str] = Counter()
+    for (component, _), times in counted(faults).items():
+        group, _, back_end = component.partition("→")
+        for name in (*GROUPS.get(group, (group,)), *filter(None, [back_end])):
+            found[name] += times
     return found
+
+
+def _what(entry: Entry) -> tuple[str, str]:
+    return str(entry.told["component"]), str(entry.told["fault"])

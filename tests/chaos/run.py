@@ -11,7 +11,7 @@ from tests.chaos.crowd import Crowd, buy_out
 from tests.chaos.evidence import Closing, Evidence, audit, collect
 from tests.chaos.history import History, accepted
 from tests.chaos.invariants import INVARIANTS, broken
-from tests.chaos.nemesis import Nemesis, counted, plan
+from tests.chaos.nemesis import Nemesis, counted, hits, plan
 from tests.chaos.sampler import Sampler
 from tests.chaos.site import UNITS, Channel, Sale, Site
 from tests.chaos.staff import MOST, Staff
@@ -63,13 +63,16 @@ class Result:
             f"{component:<22}{fault:<22}{times:>4}"
             for (component, fault), times in sorted(counted(self.evidence.faults).items())
         ]
+        met = ", ".join(
+            f"{name} {times}" for name, times in sorted(hits(self.evidence.faults).items())
+        )
         names = {0: ("the audit", None), **INVARIANTS}
         verdicts = [
             f"{number:>3} {name:<32}{len(self.broken.get(number, ())) or 'holds'}"
             for number, (name, _) in names.items()
         ]
         texts = [f"{n}: {text}" for n, found in self.broken.items() for text in found[:5]]
-        return "\n".join([*rows, "", *verdicts, "", *texts, *self._figures()])
+        return "\n".join([*rows, "", f"hit: {met}", "", *verdicts, "", *texts, *self._figures()])
 
     def _figures(self) -> list[str]:
         history, orders = self.evidence.history, self.evidence.rest.orders

@@ -1,11 +1,11 @@
 """The plan of a seed: the same every time, and everything in turn."""
 
-from itertools import chain
+from itertools import chain, islice
 
 import pytest
 
 from tests.chaos.history import Entry, History, read
-from tests.chaos.nemesis import menu, plan
+from tests.chaos.nemesis import PROCESSES, hits, menu, plan
 from tests.chaos.site import Channel
 
 
@@ -19,11 +19,28 @@ def test_plan_is_the_same_for_the_same_seed(channel: Channel) -> None:
 
 @pytest.mark.parametrize("channel", ["broadcast", "zookeeper"])
 def test_plan_that_is_long_enough_holds_every_fault(channel: Channel) -> None:
-    wanted = set(chain.from_iterable(menu(channel)))
+    decks = chain.from_iterable(menu(channel).values())
+    wanted = set(chain.from_iterable(decks))
 
-    planned = {(step.component, step.fault) for step in plan(7, 1_000, channel)}
+    planned = {(step.component, step.fault) for step in plan(7, 2_000, channel)}
 
     assert planned == wanted
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("channel", ["broadcast", "zookeeper"])
+def test_ten_minutes_hit_everything_twenty_times(channel: Channel, seed: int) -> None:
+    # A plan of as many steps as a run carries out in the time.
+    steps = islice(plan(seed, 1_000, channel), 200)
+    faults = [
+        Entry("fault", "ok", 0, 1, told={"component": step.component, "fault": step.fault})
+        for step in steps
+    ]
+
+    found = hits(faults)
+
+    servers = {"postgres", "redis", "rabbitmq"} | ({"zookeeper"} & {channel})
+    assert {name: found[name] for name in (*PROCESSES, *servers) if found[name] < 20} == {}
 
 
 def test_plan_keeps_to_its_time() -> None:
