@@ -14,6 +14,7 @@ from channels.layers import get_channel_layer
 from channels.testing import WebsocketCommunicator
 from django.contrib.auth.models import User
 from django.db import connections
+from django.test import Client
 
 from config.pool import PooledDjango
 from inventory import redis_clients
@@ -113,6 +114,20 @@ def _closing(function: Callable[..., Any], *args: Any) -> Any:
 async def _not_found(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.start", "status": 404, "headers": [(b"x-behind", b"yes")]})
     await send({"type": "http.response.body", "body": b""})
+
+
+@pytest.fixture
+def buyer() -> User:
+    made: User = UserFactory()
+    return made
+
+
+@pytest.fixture
+def signed_in(client: Client, buyer: User) -> Client:
+    """The buyer's browser."""
+    client.force_login(buyer)
+    client.get("/orders/")  # Whatever a session does once, it did now.
+    return client
 
 
 @pytest.fixture

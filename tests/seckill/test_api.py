@@ -18,18 +18,12 @@ from orders.payments import sandbox
 from orders.payments import services as payments
 from orders.payments.providers import GatewayBusy
 from seckill import captcha
-from tests.factories import FlashSaleFactory, OrderFactory, PaymentFactory, UserFactory
+from tests.factories import FlashSaleFactory, OrderFactory, PaymentFactory
 from tests.seckill.test_captcha import solve
 
 pytestmark = pytest.mark.django_db
 
 API = "/api/v1"
-
-
-@pytest.fixture
-def buyer() -> User:
-    user: User = UserFactory()
-    return user
 
 
 @pytest.fixture

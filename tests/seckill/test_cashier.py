@@ -16,15 +16,9 @@ from orders import tasks
 from orders.models import Order, Payment, Status
 from orders.payments import asking, sandbox, sandbox_notices
 from orders.payments.models import SandboxCharge, SandboxNotice
-from tests.factories import PaymentFactory, UserFactory
+from tests.factories import PaymentFactory
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def buyer() -> User:
-    made: User = UserFactory()
-    return made
 
 
 @pytest.fixture

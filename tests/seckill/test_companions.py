@@ -16,15 +16,9 @@ from inventory.gate import Entry
 from inventory.models import FlashSale, SaleState
 from orders.models import Order, Status
 from seckill import calendars, faces, mine, pictures, queueing, results, stepper
-from tests.factories import FlashSaleFactory, OrderFactory, UserFactory
+from tests.factories import FlashSaleFactory, OrderFactory
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def buyer() -> User:
-    user: User = UserFactory()
-    return user
 
 
 @pytest.fixture

@@ -31,12 +31,6 @@ def sale() -> FlashSale:
     return made
 
 
-@pytest.fixture
-def buyer() -> User:
-    made: User = UserFactory()
-    return made
-
-
 def stock(sale: FlashSale) -> int | None:
     return gate.stocks([sale.pk])[sale.pk]
 

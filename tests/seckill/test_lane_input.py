@@ -10,7 +10,7 @@ from django.utils import translation
 from inventory import gate
 from inventory.models import FlashSale
 from orders.models import Rejection
-from tests.factories import FlashSaleFactory, OrderFactory, UserFactory
+from tests.factories import FlashSaleFactory, OrderFactory
 from tests.seckill.conftest import Shop, bearer, token_for
 
 NOBODYS = uuid.UUID(int=1)
@@ -20,12 +20,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def sale() -> FlashSale:
     made: FlashSale = FlashSaleFactory(primed=True, quantity=10)
-    return made
-
-
-@pytest.fixture
-def buyer() -> User:
-    made: User = UserFactory()
     return made
 
 

@@ -26,12 +26,6 @@ def sale() -> FlashSale:
     return made
 
 
-@pytest.fixture
-def buyer() -> User:
-    made: User = UserFactory()
-    return made
-
-
 # --- asking for the outcome -----------------------------------------------------------------------
 
 

@@ -39,12 +39,6 @@ def sale() -> FlashSale:
     return made
 
 
-@pytest.fixture
-def buyer() -> User:
-    made: User = UserFactory()
-    return made
-
-
 def test_purchase_takes_a_unit_and_sends_it_on(
     sale: FlashSale, buyer: User, broker: Broker, publisher: Publisher
 ) -> None:
