@@ -227,6 +227,7 @@ def _sales(up: Up) -> list[int]:
     return [sale["sale_id"] for sale in report["sales"]]
 
 
+@pytest.mark.long
 def test_up_starts_again_what_dies(var: Path) -> None:
     with running(var) as up:
         up.start("--no-demo").wait_ready()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import environment
+from tests.support.params import more
 
 SECRET = "s3cret-of-somebody"
 OWN = {
@@ -56,8 +57,15 @@ def run(code: str, folder: Path, **variables: str) -> "subprocess.CompletedProce
     )
 
 
-@pytest.mark.parametrize(("name", "value"), WRONG)
-def test_wrong_value_is_one_line_and_exit_code_2(tmp_path: Path, name: str, value: str) -> None:
+# Of each name, the first that is wrong.
+FIRST = {name: (name, value) for name, value in reversed(WRONG)}.values()
+
+
+@pytest.mark.parametrize(
+    "wrong", [*FIRST, *more(*(pair for pair in WRONG if pair not in FIRST))], ids="=".join
+)
+def test_wrong_value_is_one_line_and_exit_code_2(tmp_path: Path, wrong: tuple[str, str]) -> None:
+    name, value = wrong
     result = run("import config.settings", tmp_path, **{name: value})
 
     lines = result.stderr.splitlines()

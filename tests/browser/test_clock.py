@@ -74,6 +74,7 @@ def test_offset_errs_late_and_takes_the_shortest_trip(enter: Enter) -> None:
     assert found == 5000 - 40
 
 
+@pytest.mark.long
 def test_announcer_tells_of_few_moments(shop: Shop, enter: Enter) -> None:
     sale_id = shop.sale(starts_in=14)
     page = enter().page

@@ -71,6 +71,7 @@ def test_sale_page_comes_back_with_the_present_state(shop: Shop, enter: Enter, k
     assert visitor.sockets.count(f"/ws/v1/sales/{sale_id}") == before + 1
 
 
+@pytest.mark.long
 def test_sale_page_comes_back_with_the_right_countdown(
     shop: Shop, enter: Enter, keeps: bool
 ) -> None:
@@ -96,6 +97,7 @@ def test_sale_page_comes_back_with_the_right_countdown(
     assert abs(left[0] - left[1]) < 2
 
 
+@pytest.mark.long
 def test_sale_page_that_was_left_before_the_start_comes_back_open(
     shop: Shop, enter: Enter, keeps: bool
 ) -> None:
@@ -160,6 +162,7 @@ def test_sale_page_of_who_signed_out_asks_to_sign_in(shop: Shop, enter: Enter) -
     expect(page.locator("[data-signed-in]")).to_be_hidden()
 
 
+@pytest.mark.long
 def test_sale_page_of_another_buyer_buys_for_who_is_there_now(shop: Shop, enter: Enter) -> None:
     visitor, sale_id = come(enter), shop.sale()
     page = visitor.sign_in(shop.buyer(), to=f"/sales/{sale_id}/")
@@ -193,6 +196,7 @@ def test_queue_page_comes_back_to_the_order_that_was_made_meanwhile(
     expect(page).to_have_url(ORDER)
 
 
+@pytest.mark.long
 def test_queue_page_comes_back_and_goes_on_waiting(shop: Shop, enter: Enter, stalled: None) -> None:
     visitor, sale_id = come(enter), shop.sale()
     page = visitor.sign_in(shop.buyer(), to=f"/sales/{sale_id}/")

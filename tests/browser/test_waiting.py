@@ -84,6 +84,7 @@ def test_order_page_opened_late_warns_truly_and_once(shop: Shop, enter: Enter) -
     assert page.evaluate("window.told") == [TWO_MINUTES]
 
 
+@pytest.mark.long
 def test_queue_page_tells_how_long_it_may_take(shop: Shop, enter: Enter) -> None:
     visitor, sale_id = enter(), shop.sale()
     visitor.sign_in(shop.buyer())

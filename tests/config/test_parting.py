@@ -66,6 +66,7 @@ def test_worker_ends_soon_though_a_process_has_results_that_it_forgot(tmp_path: 
         assert worker.wait(timeout=10) == 0
 
 
+@pytest.mark.long
 def test_worker_without_the_guard_waits_for_long(tmp_path: Path) -> None:
     with (
         worker_that_forgot(tmp_path, WORKER_TEST_GUARD="off") as worker,

@@ -51,6 +51,7 @@ def sells(shop: Shop, web: int, ticket: Ticket) -> bool:
     return ask(shop, web, [ticket]).kinds["ok"] == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("skews", [REVERSED, *more({})])
 def test_clocks_that_differ_by_twenty_minutes(shop: Shop, skews: dict[str, int]) -> None:
     """The window opens for all at the same moment; orders expire in time, never early."""

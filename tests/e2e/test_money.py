@@ -154,6 +154,7 @@ def silence() -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
+@pytest.mark.long
 def test_a_gateway_that_hangs_holds_up_nobody_else(open_shop: OpenShop, silence: int) -> None:
     settings = {
         "PAYMENT_PROVIDERS": "sandbox,stripe",

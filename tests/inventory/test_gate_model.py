@@ -13,6 +13,7 @@ from inventory import gate, keys
 from inventory.gate import Entry, Held, SaleSettings, Settlement
 from inventory.redis_clients import sync_client
 from tests.inventory.gates import open_sale
+from tests.support.params import LONG
 
 SALE = 11
 # A failure is shown as it was found, after seconds; making it smaller takes minutes.
@@ -305,7 +306,7 @@ class GateMachine(RuleBasedStateMachine):
 
 def test_gate_agrees_with_its_model(redis_url: str) -> None:
     run = settings(
-        max_examples=60,
+        max_examples=60 if LONG else 30,
         stateful_step_count=100,
         deadline=None,
         suppress_health_check=list(HealthCheck),

@@ -26,6 +26,7 @@ def test_marked_notes_each_branch_and_leaves_comments_alone() -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_every_branch_of_every_script_is_run_by_some_test(tmp_path: Path) -> None:
     """By those of the gate alone, and not by the dice of the model; in a process of their own."""

@@ -11,6 +11,7 @@ from kazoo.client import KazooClient
 
 from inventory.zookeeper import ROOT, SESSION
 from tests.marks.site import LONGEST, TTL, Site
+from tests.support.params import more
 from tests.support.rabbitmq import RabbitMQ
 from tests.support.waiting import wait_until
 from tests.support.zookeeper import ZooKeeper
@@ -22,6 +23,10 @@ SLACK = 0.5  # seconds that a busy machine takes for an answer
 FULL = os.environ.get("FULL") == "1"
 
 over_rabbitmq = pytest.mark.parametrize("shared_site", ["rabbitmq"], indirect=True)
+# One kind for all, where the code is the same for all.
+over_one = pytest.mark.parametrize(
+    "shared_site", ["rabbitmq", *more("zookeeper", "redis")], indirect=True
+)
 over_zookeeper = pytest.mark.parametrize("shared_site", ["zookeeper"], indirect=True)
 
 
@@ -48,7 +53,7 @@ def check_recovery(site: Site, what: str) -> None:
     check_that_marks_work(site)
 
 
-@pytest.mark.parametrize("accident", ["raise", "kill"])
+@pytest.mark.parametrize("accident", ["raise", *more("kill")])
 def test_listener_that_has_an_accident_comes_back(site: Site, accident: str) -> None:
     """An exception in the callback; something that ends the thread."""
     losses = site.metric(1, "seckill_sold_out_losses_total")
@@ -62,6 +67,7 @@ def test_listener_that_has_an_accident_comes_back(site: Site, accident: str) -> 
     check_recovery(site, accident)
 
 
+@over_one
 def test_process_that_is_cut_off_sells_again_when_its_mark_has_run_out(site: Site) -> None:
     """Its connection stays, but swallows everything; later it is whole again."""
     site.prepare()
@@ -85,6 +91,7 @@ def test_process_that_is_cut_off_sells_again_when_its_mark_has_run_out(site: Sit
     check_recovery(site, "half-open")
 
 
+@over_one
 def test_transport_is_restarted(site: Site) -> None:
     site.prepare()
     site.server.kill()
@@ -191,6 +198,7 @@ def flip(site: Site, number: int, *, epoch: int, pause: float = 0) -> None:
     )
 
 
+@over_one
 def test_many_marks_that_flip_cost_little(site: Site) -> None:
     """web3 does nothing but listen."""
     seconds = 30 if FULL else 3

@@ -20,11 +20,12 @@ from orders.payments import captures, refunds
 from tests.factories import FlashSaleFactory, OrderFactory, PaymentFactory, UserFactory
 from tests.orders.gateways import tell
 from tests.orders.races import race_many
+from tests.support.params import LONG
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 
 FULL = os.environ.get("FULL") == "1"
-ROUNDS = 500 if FULL else 40
+ROUNDS = 500 if FULL else 40 if LONG else 20
 
 Act = Callable[[Payment], object]
 

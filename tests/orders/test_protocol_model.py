@@ -37,7 +37,7 @@ from tests.support.params import LONG
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-RUNS = int(os.environ.get("PROTOCOL_RUNS", "24" if LONG else "10"))
+RUNS = int(os.environ.get("PROTOCOL_RUNS", "24" if LONG else "6"))
 FIRST_SEED = int(os.environ.get("PROTOCOL_SEED", "1"))
 GATE_CALLS = (
     *("reserve", "settle", "release", "adjust", "prime", "configure"),

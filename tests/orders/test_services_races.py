@@ -19,10 +19,11 @@ from orders import accounting, priming, services
 from orders.models import Order, OrderEvent, Status
 from tests.factories import FlashSaleFactory
 from tests.orders.races import race_many
+from tests.support.params import LONG
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 
-ROUNDS = 500 if os.environ.get("FULL") == "1" else 100
+ROUNDS = 500 if os.environ.get("FULL") == "1" else 100 if LONG else 50
 
 
 def overdue_orders(count: int) -> list[Order]:

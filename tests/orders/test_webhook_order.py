@@ -65,6 +65,7 @@ def ending(order: Order) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 def test_all_orders_of_five_events_end_alike() -> None:
     sale = FlashSaleFactory(quantity=120, primed=True)
     endings = []
