@@ -22,12 +22,6 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def signed_in(client: Client, buyer: User) -> Client:
-    client.force_login(buyer)
-    return client
-
-
-@pytest.fixture
 def payment(buyer: User) -> Payment:
     made: Payment = PaymentFactory(order__user=buyer, started=True)
     return made
