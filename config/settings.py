@@ -26,7 +26,7 @@ _database = env.database("DATABASE_URL", f"sqlite:///{VAR_DIR / 'db.sqlite3'}")
 EMBEDDED_DATABASE = _database.get("ENGINE") == "django.db.backends.sqlite3"
 _up = embedded.running() if not env.is_set("REDIS_URL") else None
 # Empty = embedded, and no `up` is running: whoever needs Redis then gets a clear error.
-REDIS_URL = env.url("REDIS_URL", _up["redis_url"] if _up else "", ("redis", "rediss", "unix"))
+REDIS_URL = env.url("REDIS_URL", _up["redis_url"] if _up else "", ("redis", "rediss"))
 REDIS_PREFIX = env.text("REDIS_PREFIX", "seckill:")
 REDIS_PROTOCOL = int(env.choice("REDIS_PROTOCOL", "3", ("2", "3")))
 REDIS_TIMEOUT = env.seconds("REDIS_TIMEOUT", 1.0, high=2.5)  # one attempt of one call

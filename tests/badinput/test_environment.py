@@ -28,6 +28,7 @@ WRONG = [
     ),
     *(("CELERY_BROKER_URL", value) for value in ("sqs://x", "amqp://", "amqp://h:99999999")),
     *(("DATABASE_URL", value) for value in ("mysql://u:p@h/d", "postgres://", "postgres://h:p/d")),
+    ("REDIS_URL", "unix:///run/redis.sock"),  # Neither our clients nor kombu can.
     ("REDIS_URL", f"redis://:{SECRET}@host:port/0"),
     ("REDIS_URL", f"redis://:{SECRET}"),  # @host forgotten
     ("DATABASE_URL", f"postgres://user:{SECRET}/name"),
