@@ -52,6 +52,19 @@ def required(name: str, why: str) -> str:
     return value
 
 
+def folder(name: str) -> str:
+    """A directory that exists and may be written to; "" if the variable isn't set."""
+
+    def parse(raw: str) -> str:
+        if not os.path.isdir(raw):
+            raise ValueError(f"{raw!r} is no directory")
+        if not os.access(raw, os.W_OK | os.X_OK):
+            raise ValueError(f"{raw!r} can't be written to")
+        return raw
+
+    return _read(name, "", parse)
+
+
 def flag(name: str, default: bool) -> bool:
     """1/true/yes/on or 0/false/no/off; anything else is an error, never "on"."""
 

@@ -20,6 +20,8 @@ CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS")
 TRUSTED_PROXIES = env.integer("TRUSTED_PROXIES", 0, high=10)  # reverse proxies in front of us
 HTTPS = env.flag("HTTPS", False)  # the site is reached by https (directly, or through a proxy)
 METRICS_TOKEN = env.text("METRICS_TOKEN")
+# The client library reads this variable itself; here it is checked.
+METRICS_DIR = env.folder("PROMETHEUS_MULTIPROC_DIR")
 
 # --- back ends --------------------------------------------------------------------------------
 _database = env.database("DATABASE_URL", f"sqlite:///{VAR_DIR / 'db.sqlite3'}")

@@ -2,7 +2,8 @@
 
 import hmac
 import ipaddress
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import cache
@@ -16,7 +17,14 @@ from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
-from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    REGISTRY,
+    CollectorRegistry,
+    generate_latest,
+)
+from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from inventory import channel, keys
 from inventory.gate import GateError
@@ -30,16 +38,6 @@ PROBE = "redis.call('SET', KEYS[1], ARGV[1], 'PX', 5000) return redis.call('GET'
 FORWARDED = ("HTTP_X_FORWARDED_FOR", "HTTP_FORWARDED", "HTTP_X_REAL_IP")
 
 
-_age = Gauge("seckill_sold_out_listener_age_seconds", "Since the listener heard anything")
-_age.set_function(lambda: _listener("age", float("nan")))
-_up = Gauge("seckill_sold_out_listener_up", "1: marks of other processes are heard")
-_up.set_function(lambda: float(_listener("listener", "") == "ok"))
-
-
-_swept = Gauge("seckill_sweep_age_seconds", "Since a sweep ended; without any it is not a number")
-_swept.set_function(lambda: _sweep_age(float("nan")))
-
-
 def _sweep_age(default: Any) -> Any:
     try:
         age = sweeps.age()
@@ -50,6 +48,40 @@ def _sweep_age(default: Any) -> Any:
 
 def _listener(name: str, default: Any) -> Any:
     return (channel.state() or {}).get(name, default)
+
+
+class _Present:
+    """What is measured when somebody asks, not counted before."""
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        yield GaugeMetricFamily(
+            "seckill_sold_out_listener_age_seconds",
+            "Since the listener of the process that answers heard anything",
+            _listener("age", math.nan),
+        )
+        yield GaugeMetricFamily(
+            "seckill_sold_out_listener_up",
+            "1: the process that answers hears the marks of others",
+            float(_listener("listener", "") == "ok"),
+        )
+        yield GaugeMetricFamily(
+            "seckill_sweep_age_seconds",
+            "Since a sweep ended; without any it is not a number",
+            _sweep_age(math.nan),
+        )
+
+
+_present = CollectorRegistry()
+_present.register(_Present())
+
+
+def _counted() -> CollectorRegistry:
+    """The counters of this process, or of all that share PROMETHEUS_MULTIPROC_DIR."""
+    if not settings.METRICS_DIR:
+        return REGISTRY
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry, path=settings.METRICS_DIR)  # type: ignore[no-untyped-call]
+    return registry
 
 
 class NotReady(Exception):
@@ -84,7 +116,8 @@ def readyz(request: HttpRequest) -> HttpResponse:
 def metrics(request: HttpRequest) -> HttpResponse:
     if not (_is_local(request) or _has_token(request)):
         return problem_response(request, "forbidden")
-    return HttpResponse(generate_latest(), content_type=CONTENT_TYPE_LATEST)
+    text = generate_latest(_counted()) + generate_latest(_present)
+    return HttpResponse(text, content_type=CONTENT_TYPE_LATEST)
 
 
 def _is_local(request: HttpRequest) -> bool:

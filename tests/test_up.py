@@ -193,6 +193,9 @@ def test_up_serves_the_shop_and_leaves_nothing_behind(var: Path) -> None:
         assert up.get("/readyz") == 200
         report = up.manage("audit", "--json")
         assert (report.returncode, json.loads(report.stdout)["ok"]) == (0, True)
+        # Web, workers and beat count together, and nobody else does.
+        counting = {int(path.stem.split("_")[1]) for path in (var / "metrics").glob("counter_*.db")}
+        assert len(counting & {process.pid for process in up.note_family()}) >= 3
 
         up.signal(signal.SIGINT)
 

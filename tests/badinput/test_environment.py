@@ -42,6 +42,7 @@ WRONG = [
     ("TRUSTED_PROXIES", "all"),
     ("REDIS_PROTOCOL", "4"),
     ("PAYMENT_PROVIDERS", "cash"),
+    *(("PROMETHEUS_MULTIPROC_DIR", value) for value in ("/nowhere", "/dev/null")),
 ]
 
 

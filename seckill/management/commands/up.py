@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -76,6 +77,7 @@ class _Shop:
         self.plan = plan
 
     def start(self, *, demo: bool) -> None:
+        self._share_figures()
         self._choose_services()
         self._migrate()
         self._collect_static()
@@ -96,6 +98,14 @@ class _Shop:
                     f"Choose another one: make run PORT={self.plan.port + 1}"
                 )
             self.supervisor.tick()
+
+    def _share_figures(self) -> None:
+        """Let all processes count into one directory, emptied of what the last run counted."""
+        if not settings.METRICS_DIR:
+            folder = embedded.var_dir() / "metrics"
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
 
     def _choose_services(self) -> None:
         redis_url = ""
