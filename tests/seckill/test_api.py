@@ -163,6 +163,20 @@ def test_token_needs_no_challenge_where_it_is_off(signed_in: Client, settings: S
     assert post(signed_in, f"/sales/{FlashSaleFactory().pk}/token", {}).status_code == 201
 
 
+@pytest.mark.parametrize("body", ["", "null", "{}"])
+@pytest.mark.parametrize(("mode", "status"), [("off", 201), ("altcha", 422)])
+def test_token_may_be_asked_for_without_a_body(
+    signed_in: Client, settings: Settings, body: str, mode: str, status: int
+) -> None:
+    settings.CAPTCHA = mode
+    path = f"{API}/sales/{FlashSaleFactory().pk}/token"
+
+    response = signed_in.generic("POST", path, body, content_type="application/json" * bool(body))
+
+    assert response.status_code == status
+    assert response.json().get("code") == {201: None, 422: "captcha_invalid"}[status]
+
+
 def test_token_needs_a_new_challenge_each_time(signed_in: Client) -> None:
     sale, answer = FlashSaleFactory(), solve(captcha.challenge())
 
