@@ -15,22 +15,20 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
-from datetime import timedelta
 from typing import Any, ClassVar, TypeVar
 
 from channels.consumer import AsyncConsumer
 from channels.db import database_sync_to_async
 from channels.exceptions import StopConsumer
 from django.db import DatabaseError
-from django.db.models import Q
 from django.utils import timezone
 from redis.exceptions import RedisError
 
 from orders import notifications
-from orders.models import LIVE, Order, Status
 from orders.notifications import Frame
 from seckill import catalog, presence
 from seckill.sessions import session_user
+from seckill.snapshots import snapshot
 
 T = TypeVar("T")
 
@@ -43,9 +41,6 @@ LONGEST = 4096  # characters of a message
 BAD_MESSAGES = 3  # this many close the socket
 RATE, RATE_WINDOW = 10, 10.0  # messages per seconds
 RECHECK = 20.0  # seconds between two looks at a session that nobody told us about
-LIVE_SHOWN = timedelta(days=1)
-REJECTED_SHOWN = timedelta(minutes=15)
-SNAPSHOT_MOST = 50
 BACKEND_DEADLINE = 2.5  # seconds for one question to the database
 HEARTBEAT = 20.0  # seconds; a client that hears nothing for 45 takes the socket for dead
 PUBLIC_EVERY = 0.5  # seconds between two frames about the same sale
@@ -229,8 +224,9 @@ class Me(Socket):
         self.start(self.keep_looking())
 
     async def resume(self) -> None:
-        await self.tell("hello", {})
-        for sent in await _read(live_purchases, self.user_id):
+        present = await _read(snapshot, self.user_id)
+        await self.tell("hello", {"purchases": present.states})
+        for sent in present.frames:
             await self.forward(sent)
 
     async def left(self) -> None:
@@ -315,19 +311,3 @@ class Sale(Socket):
         self.told_at = time.monotonic()
         if latest is not None:
             await self.forward(latest)
-
-
-def live_purchases(user_id: int) -> list[Frame]:
-    """The present state of what a buyer may be waiting for, oldest first."""
-    now = timezone.now()
-    live = Q(status__in=LIVE, created_at__gt=now - LIVE_SHOWN)
-    refused = Q(status=Status.REJECTED, created_at__gt=now - REJECTED_SHOWN)
-    orders = Order.objects.filter(live | refused, user_id=user_id).order_by("-created_at")
-    return [snapshot_frame(order) for order in reversed(orders[:SNAPSHOT_MOST])]
-
-
-def snapshot_frame(order: Order) -> Frame:
-    """How its purchase ended, whatever happened to the order since."""
-    if order.status == Status.REJECTED:
-        return notifications.order_frame(order)
-    return notifications.purchase_succeeded(order)

@@ -1,5 +1,6 @@
 """Where a purchase stands in the queue of its sale; read only, and only a hint."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from inventory import keys
@@ -42,6 +43,21 @@ def live(sale_id: int, user_id: int) -> Live | None:
         return None
     purchase_id, _, letter = _text(value).rpartition("|")
     return Live(purchase_id, _STATES[letter]) if letter in _STATES else None
+
+
+def queued(user_id: int, sale_ids: Sequence[int]) -> dict[int, str]:
+    """Sale → the buyer's purchase that waits there. Raises GateError if Redis is away."""
+    if not sale_ids:
+        return {}
+    pipe = sync_client().pipeline(transaction=False)
+    for sale_id in sale_ids:
+        pipe.hget(keys.of_sale(sale_id, "buyers"), str(user_id))
+    found: dict[int, str] = {}
+    for sale_id, value in zip(sale_ids, pipe.execute(), strict=True):
+        purchase_id, _, letter = _text(value or b"").rpartition("|")
+        if letter == "q":
+            found[sale_id] = purchase_id
+    return found
 
 
 def _text(value: Any) -> str:

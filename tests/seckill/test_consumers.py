@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -9,10 +10,13 @@ from django.contrib.auth.models import User
 from pytest_django.fixtures import Settings
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from inventory import gate
+from inventory.models import FlashSale
 from orders import notifications
 from orders.models import Order
 from seckill import consumers
-from tests.factories import OrderFactory
+from seckill.snapshots import Snapshot
+from tests.factories import FlashSaleFactory, OrderFactory
 from tests.seckill.dialing import HOST, OWN, Dial, Tab, close_code, connected, frame, quiet, rows
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -118,11 +122,10 @@ async def test_me_says_hello_first(dial: Dial, tab: Tab) -> None:
 
 
 async def test_me_forwards_frames_of_its_buyer_and_of_nobody_else(dial: Dial, tab: Tab) -> None:
-    order: Order = await rows(OrderFactory, user=tab.user)
-    foreign: Order = await rows(OrderFactory)
-    await rows(Order.objects.all().update, created_at="2020-01-01T00:00:00Z")
     socket = await dial("/ws/v1/me", cookie=tab.cookie)
     await connected(socket)
+    order: Order = await rows(OrderFactory, user=tab.user)
+    foreign: Order = await rows(OrderFactory)
 
     await rows(notifications.push_orders, [foreign, order])
 
@@ -154,9 +157,14 @@ async def test_me_starts_with_the_present_state(
     dial: Dial, tab: Tab, history: dict[str, Order]
 ) -> None:
     socket = await dial("/ws/v1/me", cookie=tab.cookie)
-    await connected(socket)
+    hello = await connected(socket)
 
     told = [await frame(socket) for _ in range(3)]
+    assert [(each["purchase_id"], each["status"]) for each in hello["data"]["purchases"]] == [
+        (str(history["unpaid"].pk), "succeeded"),
+        (str(history["paid"].pk), "succeeded"),
+        (str(history["rejected"].pk), "failed"),
+    ]
 
     assert [(f["type"], f["data"]["purchase_id"]) for f in told] == [
         ("purchase.succeeded", str(history["unpaid"].pk)),
@@ -164,6 +172,19 @@ async def test_me_starts_with_the_present_state(
         ("purchase.failed", str(history["rejected"].pk)),
     ]
     assert (told[2]["data"]["code"], told[2]["data"]["redirect"]) == ("sold_out", "/")
+    assert await quiet(socket)
+
+
+async def test_me_tells_at_once_of_a_purchase_that_is_still_queued(dial: Dial, tab: Tab) -> None:
+    sale: FlashSale = await rows(FlashSaleFactory, primed=True)
+    purchase_id = str(uuid.uuid4())
+    await rows(gate.reserve, sale.pk, [gate.Entry(tab.user.pk, purchase_id)])
+    socket = await dial("/ws/v1/me", cookie=tab.cookie)
+
+    hello = await connected(socket)
+
+    queued = {"sale_id": sale.pk, "status": "queued", "order_id": None}
+    assert hello["data"] == {"purchases": [{"purchase_id": purchase_id} | queued]}
     assert await quiet(socket)
 
 
@@ -184,11 +205,11 @@ async def test_me_misses_nothing_that_happens_while_it_connects(
     """An order made after the snapshot was read, but before the socket is ready."""
     order: Order = await rows(OrderFactory, user=tab.user)
 
-    def late(user_id: int) -> list[notifications.Frame]:
+    def late(user_id: int) -> Snapshot:
         notifications.push_orders([order])
-        return []
+        return Snapshot([], [])
 
-    monkeypatch.setattr(consumers, "live_purchases", late)
+    monkeypatch.setattr(consumers, "snapshot", late)
     socket = await dial("/ws/v1/me", cookie=tab.cookie)
     await connected(socket)
 
