@@ -15,6 +15,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 from channels.consumer import AsyncConsumer
@@ -29,6 +30,7 @@ from orders.notifications import Frame
 from seckill import catalog, presence
 from seckill.sessions import session_user
 from seckill.snapshots import snapshot
+from seckill.windows import Windows
 
 T = TypeVar("T")
 
@@ -59,6 +61,7 @@ async def _read(function: Callable[..., T], *args: Any) -> T:
 
 
 _open: "set[Socket]" = set()  # of this process
+_windows = Windows(partial(_read, catalog.offer), away=_AWAY)
 
 
 async def close_all() -> None:
@@ -297,13 +300,19 @@ class Sale(Socket):
             await self.tell("error", {"code": "not_found", "message": "There is no such sale."})
             await self.close(NOT_FOUND)
             return
+        _windows.watch(self, offer)
         await self.tell("hello", catalog.sale_json(offer))
 
     async def frame(self, event: Mapping[str, Any]) -> None:
         """A newer change takes the place of one that still waits: it says how things stand."""
+        _windows.heard(self.sale_id, event["frame"]["type"])
         is_alone, self.waiting = self.waiting is None, event["frame"]
         if is_alone:
             self.start(self.tell_latest())
+
+    async def left(self) -> None:
+        _windows.leave(self, self.sale_id)
+        await super().left()
 
     async def tell_latest(self) -> None:
         await asyncio.sleep(max(0.0, self.told_at + self.public_every - time.monotonic()))

@@ -185,6 +185,13 @@ def forget() -> None:
 # --- websockets -----------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def free_connections() -> Iterator[None]:
+    """Threads of closed event loops leave connections that the collector has to find."""
+    yield
+    gc.collect()
+
+
 @pytest.fixture
 def tab() -> Tab:
     return Tab(UserFactory())

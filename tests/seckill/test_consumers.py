@@ -1,9 +1,7 @@
 """The websockets, through the real channel layer: who may listen, what is told, what is borne."""
 
 import asyncio
-import gc
 import uuid
-from collections.abc import Iterator
 
 import pytest
 from django.contrib.auth.models import User
@@ -19,14 +17,10 @@ from seckill.snapshots import Snapshot
 from tests.factories import FlashSaleFactory, OrderFactory
 from tests.seckill.dialing import HOST, OWN, Dial, Tab, close_code, connected, frame, quiet, rows
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _free_connections() -> Iterator[None]:
-    """Threads of closed event loops leave connections that the collector has to find."""
-    yield
-    gc.collect()
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("free_connections"),
+]
 
 
 # --- the door -------------------------------------------------------------------------------------

@@ -1,9 +1,8 @@
 """The websockets' limits, and what everybody hears about a sale."""
 
 import asyncio
-import gc
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -19,14 +18,10 @@ from seckill.routing import websocket_application
 from tests.factories import FlashSaleFactory, OrderFactory
 from tests.seckill.dialing import HOST, OWN, Dial, Tab, close_code, connected, frame, quiet, rows
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _free_connections() -> Iterator[None]:
-    """Threads of closed event loops leave connections that the collector has to find."""
-    yield
-    gc.collect()
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("free_connections"),
+]
 
 
 # --- limits ---------------------------------------------------------------------------------------

@@ -200,6 +200,7 @@ function lookSoon() {
 }
 
 new Live(`/ws/v1/sales/${sale}`, (frame) => {
+  if (frame.type === "sale.opened" && offered === "ready") return; // The clock here was first.
   if (frame.type === "sale.back_in_stock") back();
   if (frame.type === "sale.sold_out") reopened = -Infinity;
   if (frame.type.startsWith("sale.")) lookSoon();
