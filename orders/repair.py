@@ -161,12 +161,9 @@ def reconcile(sale_id: int | None = None, *, dry_run: bool = False) -> list[str]
     Raises FlashSale.DoesNotExist, gate.GateError.
     """
     if sale_id is None:
-        ids = FlashSale.objects.filter(ends_at__gte=timezone.now() - AFTERCARE).order_by("pk")
-        return [
-            f"sale {pk}: {line}"
-            for pk in ids.values_list("pk", flat=True)
-            for line in reconcile(pk, dry_run=dry_run)
-        ]
+        # Also those that the periodic form has left: whatever audit looks at.
+        ids = list(FlashSale.objects.order_by("pk").values_list("pk", flat=True))
+        return [f"sale {pk}: {line}" for pk in ids for line in reconcile(pk, dry_run=dry_run)]
     told = asking.reconcile(sale_id, dry_run=dry_run)
     return told + _reconcile_units(sale_id, dry_run)
 
@@ -238,9 +235,9 @@ class NotResettable(Exception):
 
 
 def reset_sale(sale_id: int, *, force: bool = False, dry_run: bool = False) -> list[str]:
-    """Remove all that a sale has led to: orders, payments, adjustments, what Redis knows.
+    """Remove all that a sale has led to: orders, payments, adjustments, a pause, what Redis knows.
 
-    Raises NotResettable, FlashSale.DoesNotExist, gate.GateError.
+    Its window stays as it is. Raises NotResettable, FlashSale.DoesNotExist, gate.GateError.
     """
     sale = FlashSale.objects.get(pk=sale_id)
     paid = sale.orders.filter(Q(paid_at__isnull=False)).count()
@@ -250,9 +247,13 @@ def reset_sale(sale_id: int, *, force: bool = False, dry_run: bool = False) -> l
     if under_way and not force:
         raise NotResettable(f"sale {sale_id} has {under_way} purchases under way")
     lines = [f"{sale.orders.count()} orders removed", "stock back to its start"]
+    if sale.paused:
+        lines.append("no longer paused")
     if not dry_run:
         with transaction.atomic():
             accounting.remove_history(sale_id)
         gate.forget(sale_id)
         prime(sale_id)
+        if sale.paused:  # Last, so that nobody buys before everything is as it was.
+            inventory.resume_sale(sale_id)
     return lines

@@ -305,6 +305,19 @@ def test_reconcile_of_all_sales_names_them(redis_client: redis.Redis) -> None:
     ]
 
 
+def test_reconcile_of_all_sales_looks_at_whatever_audit_looks_at() -> None:
+    order = OrderFactory(paid=True, sale__closed=True)
+    old = {"starts_at": timezone.now() - 2 * LONG_AGO, "ends_at": timezone.now() - LONG_AGO}
+    FlashSale.objects.update(allocated=0, **old)
+    assert audit.audit()["ok"] is False
+
+    lines = repair.reconcile()
+
+    assert lines == [f"sale {order.sale_id}: allocated corrected from 0 to 1"]
+    assert audit.audit()["ok"] is True
+    assert gate.stocks([order.sale_id]) == {order.sale_id: None}
+
+
 def test_reconcile_sales_removes_the_keys_of_a_sale_a_week_after_its_end(
     sale: FlashSale, redis_client: redis.Redis
 ) -> None:
@@ -343,6 +356,20 @@ def test_reset_sale_goes_back_to_before_the_start(sale: FlashSale) -> None:
     assert OrderEvent.objects.exclude(order=other).count() == 0
     assert (Payment.objects.count(), StockAdjustment.objects.count()) == (0, 0)
     assert audit.audit(sale.pk)["ok"]
+
+
+def test_reset_sale_lifts_a_pause_in_the_gate_too(sale: FlashSale) -> None:
+    inventory.pause_sale(sale.pk)
+
+    planned = repair.reset_sale(sale.pk, dry_run=True)
+    was_paused = FlashSale.objects.get(pk=sale.pk).paused
+    done = repair.reset_sale(sale.pk)
+
+    assert was_paused
+    assert planned == done
+    assert done[-1] == "no longer paused"
+    assert not FlashSale.objects.get(pk=sale.pk).paused
+    reserved(sale)
 
 
 @pytest.mark.parametrize("trait", ["paid", "refunded"])

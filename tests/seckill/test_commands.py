@@ -245,6 +245,15 @@ def test_reset_sale_goes_back_to_the_start() -> None:
     assert run_json("audit")["ok"] is True
 
 
+@pytest.mark.parametrize("over", [True, False])
+def test_reset_sale_says_that_a_window_is_over(over: bool) -> None:
+    sale, said = FlashSaleFactory(closed=over), io.StringIO()
+
+    call_command("reset_sale", str(sale.pk), stdout=io.StringIO(), stderr=said)
+
+    assert ("Its window is over" in said.getvalue()) is over
+
+
 def test_reset_sale_refuses_paid_orders_unless_forced() -> None:
     order = OrderFactory(paid=True)
     sale_id = str(order.sale_id)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.core.management.base import CommandParser
+from django.utils import timezone
 
 from orders.repair import NotResettable, reset_sale
 from seckill.management import arguments
@@ -11,8 +12,9 @@ from seckill.management.cli import BaseCommand, Failed, find_sale
 
 class Command(BaseCommand):
     help = (
-        "Remove everything that a sale has led to, orders and payments included, so that it can "
-        "start again. Refuses a sale with paid orders unless --force is given."
+        "Remove everything that a sale has led to, orders, payments and a pause included, so that "
+        "it can start again. Its window stays as it is. Refuses a sale with paid orders unless "
+        "--force is given."
     )
     writes = True
     examples = ("7 --dry-run", "7", "7 --force --no-input")
@@ -37,3 +39,5 @@ class Command(BaseCommand):
             ) from error
         data = {"sale_id": sale.pk, "dry_run": dry_run, "done": plan}
         self.show(data, [f"sale {sale.pk}: {line}" for line in plan], as_json=options["json"])
+        if sale.ends_at <= timezone.now():
+            self.say("Its window is over: nobody can buy until its end is moved, in the admin.")
