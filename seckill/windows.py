@@ -50,6 +50,7 @@ class _Watched:
         self.offer = offer
         self.phase = _phase(offer)
         self.viewers: set[Viewer] = set()
+        self.latest = ""  # the kind of the last frame about it
         self.task: asyncio.Task[None] | None = None
 
     def wait(self, now: datetime) -> float:
@@ -88,9 +89,10 @@ class Windows:
                 watched.task.cancel()
 
     def heard(self, sale_id: int, kind: str) -> None:
-        """Staff opened or closed it, and its viewers know."""
+        """A frame about it reached its viewers; staff may have opened or closed it."""
         watched = self._sales.get(sale_id)
         if watched is not None:
+            watched.latest = kind
             watched.phase = _TOLD.get(kind, watched.phase)
 
     async def _attend(self, sale_id: int, watched: _Watched) -> None:
@@ -110,10 +112,15 @@ class Windows:
         if watched.phase is before:
             return
         sent = _frame(watched.offer)
-        for number, viewer in enumerate(list(watched.viewers) if sent else [], 1):
+        if sent is None:
+            return
+        watched.latest = sent["type"]
+        for number, viewer in enumerate(list(watched.viewers), 1):
             await viewer.frame({"frame": sent})
             if number % CHUNK == 0:
                 await asyncio.sleep(PAUSE)
+                if watched.latest != sent["type"]:
+                    return  # Something newer was told meanwhile, such as "sold out".
 
 
 def _frame(offer: Offer) -> Frame | None:

@@ -140,6 +140,23 @@ async def test_all_viewers_of_a_process_cost_one_look() -> None:
     assert len({each["id"] for each in told}) == site.looks == 1
 
 
+async def test_start_is_told_to_nobody_after_something_newer(
+    quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(windows, "PAUSE", 0.5)
+    site, sale = Site(), await rows(opening)
+    watchers = await site.watch(sale, 2 * windows.CHUNK)
+    until_told = [asyncio.create_task(watcher.next()) for watcher in watchers]
+    await asyncio.wait(until_told, return_when=asyncio.FIRST_COMPLETED)
+
+    site.windows.heard(sale.pk, "sale.sold_out")
+
+    await site.has_looked()  # The one after the start, so all that was to be told was told.
+    assert sum(task.done() for task in until_told) == windows.CHUNK
+    for task in until_told:
+        task.cancel()
+
+
 async def test_paused_sale_is_not_told_to_open(quick: None) -> None:
     site, sale = Site(), await rows(opening)
     (watcher,) = await site.watch(sale)
