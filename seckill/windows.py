@@ -24,7 +24,7 @@ MARGIN = timedelta(milliseconds=5)
 # At the start the process has better things to do than to tell thousands what their clocks show.
 CHUNK, PAUSE = 50, 0.02  # viewers told at once, seconds between
 
-Look = Callable[[int], Awaitable[Offer | None]]  # raises what AWAY names
+Look = Callable[[int], Awaitable[Offer | None]]
 
 
 class Viewer(Protocol):
